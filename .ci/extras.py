@@ -1,4 +1,4 @@
-"""Install the wheel with each of its extras, by the pip of Python 3.11.7 and by the newest one."""
+"""Installation of the wheel with each of its extras, by the pip of Python 3.11.7 and by the newest pip."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ BROUGHT = {
     "redis-template": ["cityhash"],
     "all": ["typer", "fakeredis", "cityhash"],
 }
-"""Modules that an extra brings; `all` is tried in an environment of its own."""
+"""Modules that each extra installs; `all` is tried in a separate environment."""
 ADAPTERS = [
-    *("celery", "columns", "datatrove", "dramatiq", "fastapi", "faststream", "kafka"),
+    *("celery", "columns", "datatrove", "django", "dramatiq", "fastapi", "faststream", "kafka"),
     *("opentelemetry", "prometheus", "scrapy"),
 ]
-"""Extras of the adapters by the same names in `bloomredis.contrib`, each tried alone by the newest pip."""
+"""Extras of the adapters, named as in `bloomredis.contrib`; the newest pip tries each alone."""
 
 
 def run(*command: str | Path) -> str:
-    """Run a command outside of the checkout, and return what it printed; exit if it fails."""
+    """Run a command outside of the checkout and return its output; exit if it fails."""
     done = subprocess.run(command, cwd="/", text=True, stdout=-1, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}")
@@ -32,7 +32,7 @@ def run(*command: str | Path) -> str:
 
 
 def environment(folder: Path, pip: str) -> Path:
-    """Return the Python of a new environment with that pip."""
+    """Return the Python of a new environment with this version of pip."""
     run(sys.executable, "-m", "venv", folder)
     python = folder / "bin" / "python"
     run(python, "-m", "pip", "install", "--upgrade", pip)
@@ -40,13 +40,13 @@ def environment(folder: Path, pip: str) -> Path:
 
 
 def bare(folder: Path) -> Path:
-    """Return the Python of a new environment without a pip of its own."""
+    """Return the Python of a new environment without pip."""
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     return folder / "bin" / "python"
 
 
 def install(pip: Path, python: Path, wheel: Path, extra: str, modules: list[str]) -> None:
-    """Install an extra, and import what it brings or the library's parts that need it.
+    """Install an extra, and import the modules that it installs or the library's modules that need it.
 
     :param pip: the Python whose pip is used.
     """

@@ -1,8 +1,8 @@
-"""Take single fixes out of the code, one at a time, and see whether the tests notice.
+"""A check that tests fail if a fix is taken out of the code.
 
-`python .ci/fixes.py --seed 7 --count 10`: drawn from the history are small changes of the package that came
-with a change of a test, and that still apply backwards.  The tests that came with one run first, then
-`make test`, then `make test-faults`, until something fails.
+`python .ci/fixes.py --seed 7 --count 10` draws commits from the history that changed little code and some
+tests, and whose code can still be reverted.  It reverts one at a time.  Then it runs the tests of the commit,
+`make test` and `make test-faults`, until a test fails.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SUITES: Final = {"make test": (), "make test-faults": ("-m", "faults and not lon
 
 
 def git(*command: str, given: str | None = None, at: Path = ROOT) -> str:
-    """Return what git prints."""
+    """Return the output of git."""
     done = subprocess.run(("git", *command), cwd=at, input=given, text=True, capture_output=True, check=True)
     return done.stdout
 
 
 def fixes() -> Iterator[tuple[str, str, list[str]]]:
-    """Yield commits that change little code and some tests: the commit, how to undo it, and the tests."""
+    """Yield commits that change little code and some tests, each with its reverse patch and its tests."""
     for commit in git("log", "--min-parents=1", "--max-parents=1", "--format=%h", "--", *CODE).split():
         tests = git("diff", "--name-only", f"{commit}~", commit, "--", "tests").split()
         undo = git("diff", commit, f"{commit}~", "--", *CODE)
@@ -56,7 +56,7 @@ def failure(checkout: Path, *selected: str) -> str | None:
 
 
 def noticed(checkout: Path, tests: list[str]) -> str:
-    """Return by what a fix is missed, and "nothing" if by nothing."""
+    """Return the first test that fails without a fix, "nothing" if all pass."""
     own = [test for test in tests if (checkout / test).exists()]
     if own and (found := failure(checkout, *own)):
         return found
@@ -67,7 +67,7 @@ def noticed(checkout: Path, tests: list[str]) -> str:
 
 
 def main() -> int:
-    """Draw fixes, take each out, and print what notices; the status is the number that nothing does."""
+    """Draw fixes, take each out, and print the test that fails; return the number of fixes without one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     parser.add_argument("--count", type=int, default=10)

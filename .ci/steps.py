@@ -1,7 +1,7 @@
-"""What has to pass before a change lands, each step with its time beside its budget.
+"""The steps that have to pass before a change lands, each with its time beside its budget.
 
-Environments are made first, then `make test` has the machine for itself, since its time is the one that
-everybody waits for.  The steps after that run side by side: tests wait for servers, packages for the network.
+The environments are created first.  Then `make test` runs alone, since everybody waits for it.  The later
+steps run two at a time: tests wait for servers, packages for the network.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ROOT: Final = Path(__file__).parents[1]
 MAKE: Final = ("make", "--no-print-directory")
 SOME: Final = ("operations/test_filter", "drivers/test_forks_and_pickles", "test_documents")
 PYTHONS: Final = " ".join(f"tests/{name}.py" for name in SOME)
-"""The tests that run with the other versions of Python; `make test-pythons` runs all of them there."""
+"""The tests to run with the other versions of Python; `make test-pythons` without TESTS runs all."""
 
 Step = tuple[str, tuple[str, ...], int]
-"""A name, what make is told, and a budget in seconds beside another step, on two processors alone."""
+"""A name, the arguments of make, and a budget in seconds, with another step beside it on two processors."""
 
 LANES: Final = 2
 
@@ -34,7 +34,7 @@ STAGES: Final[list[list[Step]]] = [
     [("test", ("test",), 155)],
     [
         ("test-faults", ("test-faults",), 300),
-        ("test-contrib", ("test-contrib",), 260),
+        ("test-contrib", ("test-contrib",), 300),
         ("test-pythons", ("test-pythons", f"TESTS={PYTHONS}"), 120),
         ("package", ("package",), 120),
         ("test-long", ("test-long",), 80),
@@ -44,11 +44,11 @@ STAGES: Final[list[list[Step]]] = [
         ("lint", ("lint",), 10),
     ],
 ]
-"""Stages one after the other; of the steps of a stage two run side by side, the longest first."""
+"""The stages run one after another; within a stage, two steps run at a time, the longest first."""
 
 
 def run(step: Step) -> tuple[float, bool]:
-    """Run a step, print what it said when it is over, and return its seconds and whether it succeeded."""
+    """Run a step, print its output at the end, and return its seconds and whether it succeeded."""
     name, targets, _ = step
     start = time.monotonic()
     done = subprocess.run([*MAKE, *targets], cwd=ROOT, stdout=-1, stderr=-2, check=False)
@@ -59,7 +59,7 @@ def run(step: Step) -> tuple[float, bool]:
 
 
 def lane(waiting: deque[Step], ran: list[tuple[Step, float, bool]]) -> None:
-    """Run the steps that nobody else has begun, until one has failed."""
+    """Run the steps that no other lane has begun, until one has failed."""
     while waiting and all(succeeded for *_, succeeded in ran):
         step = waiting.popleft()
         ran.append((step, *run(step)))

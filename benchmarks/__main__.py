@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from benchmarks.report import chart, tables
+from benchmarks.report import pages, tables
 from benchmarks.report.tables import ServerReport
 from benchmarks.runner import versions
 from benchmarks.runner.bench import Bench, open_bench
@@ -20,10 +19,18 @@ from benchmarks.runner.counters import Counters
 from benchmarks.runner.latency_probe import LatencyProbe
 from benchmarks.runner.measure import Measurement, Result, Workload
 from benchmarks.runner.servers import DEFAULT, replica_of
-from benchmarks.workloads import batch, bulk, concurrency, memory, saturation, sharding, single, streams
+from benchmarks.workloads import (
+    batch,
+    bulk,
+    claims,
+    concurrency,
+    memory,
+    saturation,
+    sharding,
+    single,
+    streams,
+)
 from tests.support.servers import binaries
-
-RESULTS: Final = Path(__file__).parent / "results"
 
 
 @dataclass
@@ -34,6 +41,7 @@ class _Instruments:
 
 def main() -> None:
     """Measure on the servers named, one after the other, and write the results."""
+    begin = time.monotonic()
     found = binaries()
     options = _parser(found).parse_args()
     machine = versions.machine()
@@ -45,11 +53,13 @@ def main() -> None:
             continue
         with open_bench(name, found[name], quick=options.quick, layout=options.layout) as bench:
             servers.append(_measured(bench, machine, re.compile(options.only, re.IGNORECASE)))
-    out = options.out or (None if options.quick or options.only else RESULTS)
+    out = options.out or (None if options.quick or options.only else pages.RESULTS)
     if out and servers:
-        tables.write(out, machine, servers)
-        chart.write(out / "speed.png", servers)
+        tables.store(out / pages.STORED.name, machine, servers)
+        for path, text in pages.written(out).items():
+            path.write_text(text)
         print(f"\nwritten: {out}")
+    print(f"\ntotal time: {(time.monotonic() - begin) / 60:.1f} minutes")
 
 
 def _parser(found: dict[str, str]) -> argparse.ArgumentParser:
@@ -59,11 +69,10 @@ def _parser(found: dict[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "server", nargs="*", help=f"one of {', '.join(sorted(found))}; default: {' '.join(DEFAULT)}"
     )
-    parser.add_argument("--quick", action="store_true", help="few rounds, under two minutes")
+    parser.add_argument("--quick", action="store_true", help="few rounds, under two minutes a server")
     parser.add_argument("--only", default="", metavar="PATTERN", help="workloads whose names match")
-    parser.add_argument(
-        "--out", type=Path, help=f"directory for JSON, Markdown and chart; default of a whole run: {RESULTS}"
-    )
+    where = f"directory for JSON, Markdown and chart; default of a whole run: {pages.RESULTS}"
+    parser.add_argument("--out", type=Path, help=where)
     parser.add_argument(
         "--layout", choices=("classic", "blocked"), help="of our filters; default: the library's"
     )
@@ -71,7 +80,7 @@ def _parser(found: dict[str, str]) -> argparse.ArgumentParser:
 
 
 def _workloads(*, quick: bool) -> Iterator[Workload]:
-    for module in (single, batch, concurrency, saturation, streams, bulk):
+    for module in (single, claims, batch, concurrency, saturation, streams, bulk, sharding):
         yield from module.workloads(quick=quick)
 
 
@@ -92,9 +101,6 @@ def _measured(bench: Bench, machine: dict[str, object], only: re.Pattern[str]) -
             if only.search(name):
                 bench.clean()
                 _keep(server, memory.measured(bench, name))
-        if only.search(sharding.NAME):
-            bench.clean()
-            _keep(server, sharding.measured(bench))
         _replicate(bench, [workload for workload in chosen if workload.replicated], instruments, server)
     print(f"\n{tables.printed_verdicts(server.verdicts)}", flush=True)
     return server
@@ -113,10 +119,11 @@ def _idle(probe: LatencyProbe) -> None:
 
 def _one(bench: Bench, workload: Workload, instruments: _Instruments, server: ServerReport) -> None:
     bench.clean()
-    measurement = Measurement(workload, bench, instruments.counters)
-    measurement.warm_up()
-    measurement.time()
-    measurement.measure_latency(instruments.latency)
+    with bench.extra:
+        measurement = Measurement(workload, bench, instruments.counters)
+        measurement.warm_up()
+        measurement.time()
+        measurement.measure_latency(instruments.latency)
     _keep(server, measurement.result)
 
 

@@ -1,9 +1,9 @@
-"""This checkout against another one: `python -m benchmarks.compare /path/to/its/python`.
+"""Comparison of this checkout with another: `python -m benchmarks.compare /path/to/its/python`.
 
 Each checkout has a worker process with its own interpreter and its own bloomredis; they take turns on one
-server, in reversed order in every other round.  A second worker of this checkout is the control: its ratio
-shows the noise of the run.  A ratio is the median of the ratios of single rounds, with its 95% interval (of
-order statistics).  That of the client's CPU time is the steadier one on a machine that has other work.
+server, in reversed order in every other round. A second worker of this checkout is the control: its ratio
+shows the noise of the run. A ratio is the median of the ratios of single rounds, with its 95% interval (of
+order statistics). On a machine with other work the ratio of the client's CPU time is the steadier one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Worker:
 
     @property
     def path(self) -> str:
-        """The directory of the bloomredis that it has imported."""
+        """The directory of the worker's bloomredis."""
         return str(self._about["path"])
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ def _table(workload: str, figures: Figures) -> Iterator[str]:
 
 def _ratio(own: Sequence[float], other: Sequence[float]) -> str:
     ratios = sorted(a / b for a, b in zip(own, other, strict=True))
-    left_out = int(max(0, len(ratios) / 2 - 0.98 * len(ratios) ** 0.5))  # at either end
+    left_out = int(max(0, len(ratios) / 2 - 0.98 * len(ratios) ** 0.5))  # at each end
     low, high = ratios[left_out], ratios[-1 - left_out]
     return f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
 

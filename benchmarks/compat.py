@@ -1,4 +1,4 @@
-"""Client-side hashing cost of each layout of another system, against the classic layout.
+"""Client-side hashing cost of each layout of another system, compared with the classic layout.
 
 `python -m benchmarks.compat`: 1,000 items, the same number of hashes on both sides, in turns.
 """

@@ -1,4 +1,4 @@
-"""Server time of an add while its filter is rebuilt, in microseconds an item, by INFO commandstats."""
+"""Server time of an add during a rebuild of its filter, in microseconds for an item, by INFO commandstats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main() -> None:
                 print(_line(client, layout), flush=True)
 
 
-def _line(client: Any, layout: str) -> str:
+def _line(client: Any, layout: Any) -> str:
     filter_ = BloomFilter(client, "seen", capacity=CAPACITY, error_rate=0.01, layout=layout)
     alone, batch = _costs(client, filter_, "before")
     with filter_.rebuild(capacity=2 * CAPACITY):
@@ -37,7 +37,7 @@ def _costs(client: Any, filter_: BloomFilter, prefix: str) -> tuple[float, float
         for item in items:
             filter_.add(item)
 
-    filter_.add_many([prefix, f"{prefix} too"])  # the server knows the scripts
+    filter_.add_many([prefix, f"{prefix} too"])  # loads the scripts
     return _cost(client, one_by_one, f"{prefix} alone"), _cost(client, filter_.add_many, f"{prefix} batch")
 
 

@@ -1,4 +1,4 @@
-"""Break-even density of a load: from how many items on a segment is cheaper sent whole."""
+"""Break-even density of a load: the number of items from which a whole segment is cheaper."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _sides(bench: Bench) -> Iterator[Side]:
 
 def _run(ours: Ours, threshold: int, items: Any) -> Answers:
     kept = loading.DENSE
-    setattr(loading, "DENSE", threshold)  # noqa: B010 - a constant otherwise
+    setattr(loading, "DENSE", threshold)  # noqa: B010 - otherwise a constant
     try:
         ours.filter.load(items)
     finally:

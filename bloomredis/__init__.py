@@ -1,7 +1,5 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
-import importlib.metadata
-
 from bloomredis.bits.encoding import keyed
 from bloomredis.drivers.claiming import Skipped
 from bloomredis.drivers.claims import Claim
@@ -28,6 +26,7 @@ from bloomredis.errors import (
 )
 from bloomredis.operations.events import CallEvent
 from bloomredis.operations.whole.info import FilterInfo
+from bloomredis.operations.whole.plans import FilterPlan, plan
 from bloomredis.operations.whole.snapshot import LocalFilter
 
 __all__ = [
@@ -45,6 +44,7 @@ __all__ = [
     "FilterLostError",
     "FilterMismatchError",
     "FilterNotFoundError",
+    "FilterPlan",
     "LocalFilter",
     "OutcomeUnknownError",
     "RotatingBloomFilter",
@@ -54,13 +54,16 @@ __all__ = [
     "Skipped",
     "instrument",
     "keyed",
+    "plan",
 ]
 
 
 def __getattr__(name: str) -> str:
-    """Look the version up where it is asked for, since that reads files."""
+    """Return `__version__`: looked up on access, not on import, since the lookup reads files."""
     if name == "__version__":
-        return importlib.metadata.version("bloomredis")
+        from importlib.metadata import version  # noqa: PLC0415 - imported on access, too
+
+        return version("bloomredis")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from bloomredis.errors import FilterFullError, FilterLostError
 
-OnLost = str | Callable[[FilterLostError], object]
+OnLost = Literal["raise", "recreate"] | Callable[[FilterLostError], object]
 """Reaction to a lost filter: "raise", "recreate", or a callable."""
 
-OnFull = str | Callable[[FilterFullError], object]
-"""Reaction to a plain filter past its capacity: "warn", "raise", or a callable."""
+OnFull = Literal["warn", "raise"] | Callable[[FilterFullError], object]
+"""Reaction to a `BloomFilter` past its capacity: "warn", "raise", or a callable."""
 
 T = TypeVar("T")
 _LONGEST: Final = 2**52  # milliseconds; 142,000 years, and exact in Lua
@@ -25,35 +25,37 @@ def shown(value: object) -> str:
     """Return the repr of a caller's value for a message, cut to 100 characters."""
     try:
         text = repr(value)
-    except Exception:  # an int of too many digits, or a class of the caller's
+    except Exception:  # an int with too many digits, or a failing `__repr__`
         return f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def name(value: str) -> str:
-    """Return a filter's name: a str that is not empty."""
+    """Return a filter's name, a non-empty str."""
     if not isinstance(value, str):
         raise TypeError(f"name must be a str, not {type(value).__name__} {shown(value)}")
     if not value:
-        raise ValueError("name must not be empty, got ''")
+        raise ValueError("name must not be empty")
     return value
 
 
 def owner(value: str) -> bytes:
-    """Return the bytes of the name of a claim's holder: of a str that is not empty."""
+    """Return the encoded name of a claim's owner, a non-empty str."""
     if not isinstance(value, str):
         raise TypeError(f"owner must be a str or None, not {type(value).__name__} {shown(value)}")
     if not value:
-        raise ValueError("owner must not be empty, got ''")
+        raise ValueError("owner must not be empty")
     return value.encode()
 
 
 def listed(items: Iterable[T]) -> list[T]:
-    """Return items as a list, those of an array or a column as Python's own objects."""
+    """Return items as a list; items of an array or a column become Python objects."""
     if type(items) is list:
         return items.copy()
     check_items(items)
-    names = ("to_pylist", "tolist", "to_list")  # of Arrow; of numpy and pandas; of polars
+    if not hasattr(items, "__iter__") and not hasattr(items, "__getitem__"):
+        raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {shown(items)}")
+    names = ("to_pylist", "tolist", "to_list")  # Arrow; numpy and pandas; polars
     to_list = next((found for name in names if (found := getattr(items, name, None))), None)
     return to_list() if to_list else list(items)
 
@@ -63,13 +65,14 @@ def check_items(items: object) -> None:
     kind = type(items).__name__
     if isinstance(items, str | bytes | bytearray | memoryview):
         raise TypeError(f"items must be an iterable of items, not one {kind}: {shown(items)}")
-    columns = getattr(items, "columns", None)  # a method of other iterables, as of a query's result
+    # The result of a query has `columns` too, but as a method.
+    columns = getattr(items, "columns", None)
     if getattr(items, "ndim", 1) != 1 or (columns is not None and not callable(columns)):
         raise TypeError(f"items must be an iterable of items, not a {kind}: give a column, as in table['id']")
 
 
 def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:
-    """Return the parameters to create a filter with, None if none are given."""
+    """Return the parameters to create a filter with, None if neither is given."""
     if capacity is not None and error_rate is not None:
         return bounded("capacity", capacity), error_rate
     if capacity is None and error_rate is None:
@@ -79,14 +82,17 @@ def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, flo
 
 
 def bounded(what: str, value: T) -> T:
-    """Return a number, unless it is an int too large for any filter; its type is checked elsewhere."""
+    """Return a number; raise `ValueError` if it is too large for any filter.
+
+    The type of the number is checked elsewhere.
+    """
     if isinstance(value, int) and value > _MOST_ITEMS:
         raise ValueError(f"{what} must be at most 2^63 - 1, not {shown(value)}")
     return value
 
 
-def flag(what: str, value: bool | None, *, optional: bool = False) -> None:  # noqa: FBT001 - what is checked
-    """Raise `TypeError` unless `value` is True or False (or None, if that is one of the values)."""
+def flag(what: str, value: bool | None, *, optional: bool = False) -> None:  # noqa: FBT001 - the value to check
+    """Raise `TypeError` unless `value` is True or False, or None if `optional`."""
     if not isinstance(value, bool) and not (optional and value is None):
         raise TypeError(
             f"{what} must be {'None, ' if optional else ''}True or False, "

@@ -2,7 +2,11 @@
 
 The same classes and calls as in `bloomredis`, as coroutines.  Concurrent calls on one filter share
 round trips by themselves (`coalesce`).
+
+This module imports numpy, so that no event loop waits for that when the first tasks share a round trip.
 """
+
+import numpy as np  # noqa: F401 - see above
 
 from bloomredis.drivers.aio_kinds import (
     BloomFilter,

@@ -1,4 +1,4 @@
-"""Public errors, classed by who has to act."""
+"""The public errors, classed by who has to act."""
 
 from __future__ import annotations
 
@@ -9,45 +9,48 @@ from typing import Any
 class BloomError(Exception):
     """The base class of all errors of bloomredis.
 
-    While a server is away, every call raises one: `ConnectionFailedError` where nothing is in doubt,
-    `OutcomeUnknownError` where it may have been executed, `BatchInterruptedError` in a batch that was
-    done in part, `ServerRefusedError` where the server answers that it cannot.
+    While a server is away, every call raises one of these:
+
+    * `ConnectionFailedError`: no reply arrived, but the call can safely be repeated.
+    * `OutcomeUnknownError`: the server may have executed the call.
+    * `BatchInterruptedError`: a batch was interrupted; `rest` has the items without an answer.
+    * `ServerRefusedError`: the server replied that it cannot execute the call.
     """
 
 
 class FilterNotFoundError(BloomError):
-    """There is no filter with this name, and no parameters were given to create it."""
+    """No filter has this name, and the caller gave no parameters to create one."""
 
 
 class FilterMismatchError(BloomError):
-    """The key holds something other than the filter asked for; it was left unchanged.
+    """The key holds something other than the requested filter; the call left it unchanged.
 
-    It is a key of another type, a string that is not a filter, or a filter with other parameters.
-    The message gives the values found and wanted.
+    The key has another type, or it holds a string that is not a filter, or a filter with other
+    parameters.  The message gives the values found and wanted.
     """
 
 
 class FilterLostError(BloomError):
-    """A filter that this object has used is gone, or was cleared or replaced by another client.
+    """A filter that this object has used is gone, or another client has cleared or replaced it.
 
-    All items added before are lost, so the answer "new" would be a guess.  Every call raises the
+    All items added before are lost, so the answer "new" would be a guess.  Every call raises this
     error until the caller has handled it and calls ``reserve()`` or ``clear()``.
     """
 
 
 class FilterFullError(BloomError):
-    """The filter takes no more items; nothing was added by this call.
+    """The filter takes no more items; this call added none.
 
-    A plain one with ``on_full="raise"`` has as many as its capacity; one of several layers needs another
-    layer, but has as many as it can.
+    A `BloomFilter` with ``on_full="raise"`` holds as many items as its capacity.  A filter with layers needs
+    another layer, but already has the maximum number.
     """
 
 
 class ConnectionFailedError(BloomError):
-    """No reply arrived, and nothing is in doubt: the call changes nothing, or may simply be made again.
+    """No reply arrived, but the call changed nothing, or repeating it does no harm.
 
-    The client's own error is its ``__cause__``.  `sent` is False where no connection was free, so that the
-    call cannot have been executed.
+    The client's own error is its ``__cause__``.  If no connection was free, `sent` is False: the server
+    cannot have executed the call.
     """
 
     sent = True
@@ -68,19 +71,20 @@ class ServerRefusedError(BloomError):
 
 
 class OutcomeUnknownError(BloomError):
-    """The call may or may not have been executed: its reply was lost, and so were those of retries.
+    """The server may or may not have executed the call: its reply was lost, and so were those to its retries.
 
     The client's own error is its ``__cause__``.
 
-    ``add(item, token=error.token)`` within a minute returns the answer of the first attempt; so does
-    ``add(item)`` on the same filter object, and likewise ``remove`` after a call of ``remove``.
+    Within a minute, ``add(item, token=error.token)`` returns the answer of the first attempt, and so does
+    ``add(item)`` on the same filter object.  The same holds for ``remove`` after a call of ``remove``.
 
-    :ivar final: True if the answer cannot be known any more, since the server has forgotten the call: a
-        loop that asks until it has an answer ends here, or does the work of an item that is perhaps done.
+    :ivar final: True if the server has forgotten the call, so that the answer can never be known.  No retry
+        brings the answer then, so a loop of retries must stop.  The caller decides whether to do the item's
+        work, which may have been done already.
     """
 
     final: bool = False
-    tokens: Sequence[str | None] = ()  # of all items of the call
+    tokens: Sequence[str | None] = ()  # one for each item of the call
 
     def __init__(self, message: str, token: str | None = None) -> None:
         super().__init__(message)
@@ -91,7 +95,7 @@ class OutcomeUnknownError(BloomError):
 
 
 class RefusedOutcomeUnknownError(ServerRefusedError, OutcomeUnknownError):
-    """The server refused the last sending of a call, and an earlier one may have been executed."""
+    """The server refused the last attempt of a call, but may have executed an earlier attempt."""
 
     def __init__(self, message: str, word: str = "", token: str | None = None) -> None:
         ServerRefusedError.__init__(self, message, word)
@@ -102,18 +106,19 @@ class RefusedOutcomeUnknownError(ServerRefusedError, OutcomeUnknownError):
 
 
 class BatchInterruptedError(BloomError):
-    """A batch was interrupted by the error in ``__cause__``.
+    """The error in ``__cause__`` interrupted a batch.
 
-    `results` are the answers so far, in order, and `rest` the items without an answer.
-    ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a minute loses
-    nothing, even if some of these items were executed and their replies lost.
+    `results` has the answers so far, in order; `rest` has the items without an answer.  Continue with
+    ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a minute.  No answer is
+    lost then, even if the server processed some of these items and their replies were lost.
 
     `add_many`, `contains_many` and `claim_many` have read an iterator to its end.  `update`, `dedupe` and
-    `load` read it in batches: `rest` has the items of the batch, and those that were not read yet are
-    still in the iterator, so go on with ``update(error.rest)`` and then ``update(iterator)``.
+    `load` read it in batches: `rest` has the items of the current batch, and the iterator still has the
+    unread items.  Continue with ``update(error.rest)``, then ``update(iterator)``.
 
-    :ivar final: True if whether the first item of `rest` was new cannot be known any more (the cause is an
-        `OutcomeUnknownError` with the same mark): decide about it, and go on with ``error.rest[1:]``.
+    :ivar final: True if nobody can know any more whether the first item of `rest` was new; the cause is an
+        `OutcomeUnknownError` that is `final` too.  Decide about this item, then continue with
+        ``error.rest[1:]``.
     """
 
     final: bool = False
@@ -124,22 +129,22 @@ class BatchInterruptedError(BloomError):
         super().__init__(message)
         self.results = results
         self.rest = rest
-        self.tokens = tokens  # of items of the rest that were sent, in order; shorter than the rest
-        self.answers: Any = None  # with what keeps them, for the operations that a batch is a part of
+        self.tokens = tokens  # of the items in `rest` that were sent, in order
+        self.answers: Any = None  # `Answers`, for an operation of which this batch is a part
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (*self.args, self.results, self.rest, self.tokens), {"final": self.final}
 
 
 class ClaimUncheckedError(BloomError):
-    """A block ran with a claim that was not held, and never asked whether it was.
+    """A block ran without holding its claim, and never tested the claim.
 
     The item was done, or another worker held it.  Test it: ``with f.claim(x) as claim: if claim: ...``.
     """
 
 
 class ClaimLostError(BloomError):
-    """The worker does not hold the item (any more): its lease expired, or the filter was cleared.
+    """The worker does not hold its claim any more: the lease expired, or the filter was cleared.
 
-    Nothing was changed.  Another worker may hold the item, or may have completed it.
+    The call changed nothing.  Another worker may hold the item, or may have completed it.
     """

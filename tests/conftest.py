@@ -1,9 +1,9 @@
-"""Servers and clients: a test runs on one of the servers that this machine has, on another in another run.
+"""Servers and clients for tests: each test runs on one of this machine's servers, on another in the next run.
 
-`server`, `client`: the server whose turn it is, chosen by the test's id and a seed that the run prints.
-With the marker `every_server`, and with `--server all`, each of them.
-`any_server`, `any_client`: always the same one; for facts about this side of the connection.
-`bloom`: both drivers.  With `client`, each has a turn of its own.
+`server`, `client`: the server chosen by the test's id and a seed that the run prints. With the marker
+`every_server`, or with `--server all`, the test runs on each server. `any_server`, `any_client`: always the
+same server, for facts about this side of the connection. `bloom`: the test runs with both drivers; together
+with `client`, a server is chosen for each driver.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ TURNS: dict[str, Sequence[str]] = {
     "client": [*REAL * 3, FAKE],  # its scripts take ten times as long
     "formed": OF_CLUSTERS,
 }
-"""The servers that a fixture can be of, in the proportion of their turns."""
+"""The servers for each fixture, repeated by their frequency."""
 
-with suppress(ImportError):  # the environment of contrib has none
+with suppress(ImportError):  # hypothesis is missing where only the adapters are tested
     import hypothesis
 
     hypothesis.settings.register_profile(
@@ -46,11 +46,11 @@ with suppress(ImportError):  # the environment of contrib has none
     hypothesis.settings.load_profile("busy machines")
 
 importlib.metadata.version = cache(importlib.metadata.version)
-"""Each client that is made asks for the version of redis-py, which reads a file."""
+"""Each new client asks for the version of redis-py, which reads a file."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run choose the servers."""
+    """Let a run choose its servers."""
     choices = [ROTATE, ALL, *REAL, FAKE]
     parser.addoption("--server", choices=choices, default=ROTATE, help="rotate, all, or the name of one")
     parser.addoption("--seed", type=int, help="the seed of the rotation, and of tests of chance")
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw a seed; a worker of pytest-xdist has that of the run."""
+    """Draw a seed; a worker of pytest-xdist takes the seed of the run."""
     drawn = random.SystemRandom().randrange(10_000)
     if config.option.seed is None:
         config.option.seed = getattr(config, "workerinput", {}).get("seed", drawn)
@@ -66,38 +66,38 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Give a worker the seed."""
+    """Give a worker of pytest-xdist the seed."""
     node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which servers the run covers, and how to have the same again."""
+    """Say which servers the run covers, and how to repeat it."""
     return f"servers: {', '.join([*REAL, FAKE])}; --server {config.option.server} --seed {config.option.seed}"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are processors for us, since many tests wait for something."""
+    """Return one worker more than the processors available, since many tests wait for something."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return usable + 1
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let tests that share what takes long to start run on one worker."""
-    from tests.support.scheduling import Scheduling  # nobody needs pytest-xdist for a single test
+    """Keep tests that share a slow set-up on one worker."""
+    from tests.support.scheduling import Scheduling  # a single test needs no pytest-xdist
 
     return Scheduling(config, log)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with each driver, and on the servers whose turn it is."""
+    """Run a test with each driver, and on the servers chosen for it."""
     option, test = metafunc.config.option, metafunc.definition
     asked = ALL if test.get_closest_marker("every_server") else option.server
     rotation = Rotation(asked, option.seed)
 
     def turn(fixture: str, driver: str = "") -> Sequence[str]:
-        # A cluster takes seconds to form, so that all tests of clusters have the same turn.
+        # A cluster takes seconds to form, so all tests of clusters are chosen by the same number.
         turns = [*rotation.turn(fixture if fixture == "formed" else test.nodeid + driver, TURNS[fixture])]
         return [*dict.fromkeys(turns)]
 
@@ -113,7 +113,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests whose turn it is."""
+    """Keep the tests chosen for this run."""
     rotation, parts = Rotation("", config.option.seed), config.option.one_in
     turn = [item for item in items if rotation.number(item.nodeid) % parts == 0]
     if turn != items:
@@ -122,14 +122,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector of garbage the tests themselves, which took it a tenth of the run."""
+    """Exclude the collected tests from garbage collection, which took a tenth of the run to scan them."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Callable[[str], Server]]:
-    """Start each server once, when the first test asks for it."""
+    """Start each server when the first test asks for it; later tests share it."""
     started: dict[str, Server] = {}
     with ExitStack() as stack:
 
@@ -144,25 +144,25 @@ def servers() -> Iterator[Callable[[str], Server]]:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The seed of a test of chance: another one in each run, unless the run is given one."""
+    """The seed of a random test: different in each run, unless the run is given one."""
     return Rotation("", request.config.option.seed).number(request.node.nodeid)
 
 
 @pytest.fixture
 def server_name(request: pytest.FixtureRequest) -> str:
-    """The name of a real server, for tests that start one of their own."""
+    """The name of a real server, for tests that start their own."""
     return str(request.param)
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> Server:
-    """A real server, empty, with no script known."""
+    """A real server, empty and without cached scripts."""
     return emptied(servers(request.param))
 
 
 @pytest.fixture
 def client(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> Iterator[redis.Redis]:
-    """A client of a server, or fakeredis; it is empty and knows no script."""
+    """A client of a server or of fakeredis, which is empty and has no cached scripts."""
     made: Any = (
         fakeredis.FakeRedis(server=fakeredis.FakeServer())
         if request.param == FAKE
@@ -174,7 +174,7 @@ def client(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> 
 
 @pytest.fixture
 def any_server(servers: Callable[[str], Server]) -> Server:
-    """One real server, empty, for facts that no server can change."""
+    """One real server, empty, for facts that do not depend on the server."""
     return emptied(servers(ANY))
 
 
@@ -187,7 +187,7 @@ def any_client(any_server: Server) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def bloom(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A maker of filters over a client: of each driver."""
+    """A function that makes filters over a client, for each driver."""
     driver = DRIVERS[request.param]()
     yield driver
     if hasattr(driver, "close"):

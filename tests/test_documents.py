@@ -1,9 +1,11 @@
-"""README.md and the pages of docs/: every example runs, and what they promise of themselves holds."""
+"""README.md and the pages of docs/: every example runs, and the claims about the pages themselves hold."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gzip
+import inspect
 import os
 import re
 import shlex
@@ -21,13 +23,26 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import compat, embedded, errors
+from bloomredis import compat, embedded, errors, testing
+from bloomredis.cli import reports
+from bloomredis.cli.reports import human
 from tests.compat.test_redisbloom_dump import dump, two_links
 from tests.support.commands import run_command
-from tests.support.readme import PAGES, README, ROOT, Block, answers_asserted, blocks, program
+from tests.support.readme import (
+    ADAPTERS,
+    DOCS,
+    PAGES,
+    README,
+    ROOT,
+    Block,
+    answers_asserted,
+    blocks,
+    programs,
+)
 from tests.support.servers import Server
 from tests.support.values import for_each
 
+PACKAGE = ROOT / "bloomredis"
 NOT_RUN = ("make ", "pip install ", "python3 -m venv ", ". .venv/")
 """Commands that install something, or that other tests run."""
 SAMPLES = {
@@ -37,7 +52,7 @@ SAMPLES = {
 
 
 def a_dump() -> list[tuple[int, bytes]]:
-    """Return the replies of BF.SCANDUMP for a filter of RedisBloom that has "hello"."""
+    """Return the replies of BF.SCANDUMP for a RedisBloom filter that contains "hello"."""
     layouts, bits = two_links()
     chunks, at = [(1, dump(layouts, bits))], 1
     for data in bits:
@@ -48,7 +63,7 @@ def a_dump() -> list[tuple[int, bytes]]:
 
 @pytest.fixture
 def at_home(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """A server that clients without an address reach; it has the dump of a RedisBloom filter, too."""
+    """A server that clients without an address reach, and that replies to BF.SCANDUMP."""
     replies = iter(a_dump())
     send: Any = redis.Redis.execute_command
 
@@ -79,14 +94,17 @@ def name_of(block: Block) -> str:
     return f"{block.page}:{block.line}"
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("python") if not b.caption], ids=name_of)
-def test_examples_run(block: Block, at_home: Server) -> None:
-    """With the answers that their comments give."""
+@pytest.mark.parametrize("page", programs())
+def test_pages_run(page: str, at_home: Server) -> None:
+    """Each block can be pasted and run, from top to bottom, in a namespace that has nothing else."""
     names: dict[str, Any] = {"__name__": "example"}
-    text = program(answers_asserted(block.text)).replace("redis://localhost", at_home.url)
-    exec(compile(text, name_of(block), "exec"), names)  # noqa: S102 - the project's own pages
-    if "main" in names:
-        asyncio.run(names["main"]())
+    with asyncio.Runner() as runner:
+        for block in programs()[page]:
+            text = answers_asserted(block.text).replace("redis://localhost", at_home.url)
+            code = compile(text, name_of(block), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            waiting = eval(code, names)  # noqa: S307 - the project's own pages
+            if waiting is not None:
+                runner.run(waiting)
 
 
 CONSOLES = [list(group) for _, group in groupby(blocks("console", "python"), lambda block: block.page)]
@@ -100,7 +118,7 @@ CONSOLES = [list(group) for _, group in groupby(blocks("console", "python"), lam
 def test_commands_run(
     page: list[Block], any_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commands of a page, one after the other, in a directory that has the files of its captions."""
+    """The commands of a page run one after the other, in a directory with the files of its captions."""
     for name, content in SAMPLES.items():
         (tmp_path / name).write_bytes(content)
     programs = tmp_path / "bin"
@@ -110,6 +128,7 @@ def test_commands_run(
         (programs / name).chmod(0o700)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(reports, "for_a_person", lambda: True)  # as in a terminal
     monkeypatch.chdir(tmp_path)
     for block in page:
         if block.caption:
@@ -120,7 +139,7 @@ def test_commands_run(
 
 
 def output(command: str) -> str:
-    """Return what a command prints: of a pipeline, `bloomredis` runs in this process, bash runs the rest."""
+    """Return what a command prints; in a pipeline `bloomredis` runs in this process, bash runs the rest."""
     data, plain = b"", not re.search(r"[$&;>]", command)
     for part in command.split(" | ") if plain else [command]:
         if plain and part.startswith("bloomredis "):
@@ -128,13 +147,13 @@ def output(command: str) -> str:
         else:
             bash = ["/bin/bash", "-o", "pipefail", "-c", part]
             done = subprocess.run(bash, input=data, capture_output=True, timeout=60, check=False)
-        assert (done.returncode, done.stderr) in {(0, b""), (1, b"")}, command  # 1 of a doctor
+        assert (done.returncode, done.stderr) in {(0, b""), (1, b"")}, command  # 1: doctor has a finding
         data = done.stdout
     return data.decode()
 
 
 def commands(block: Block) -> Iterator[tuple[str, str]]:
-    """Yield the commands of a block to run, and a pattern of what each prints, whose columns may be wider."""
+    """Yield the commands of a block, and for each a pattern of its output, whose columns may be wider."""
     if block.language != "console":
         return
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
@@ -145,20 +164,21 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def test_no_block_is_left_out() -> None:
-    """A block is Python or a console; the rest is directives, and the rule that test_rights runs."""
+    """Every block is Python, a console, a directive, or one of three texts that other tests cover."""
     assert {block.language for block in blocks()} <= {
         "python",
         "console",
         "text",
+        "yaml",
         "{toctree}",
         "{eval-rst}",
         "{include}",
     }
-    assert [name_of(block) for block in blocks("text")] == ["rights:5"]
+    assert [block.page for block in blocks("text", "yaml")] == ["production", "production", "rights"]
 
 
 def test_the_dupefilter_of_the_page_on_migrating(at_home: Server) -> None:
-    """It does what Scrapy asks of one."""
+    """The dupefilter on the page about migrating does what Scrapy asks of a dupefilter."""
     (text,) = (block.text for block in blocks("python") if "class DupeFilter" in block.text)
     names: dict[str, Any] = {}
     exec(text, names)  # noqa: S102 - the project's own page
@@ -170,15 +190,15 @@ def test_the_dupefilter_of_the_page_on_migrating(at_home: Server) -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """At most 150 lines and 1,300 words."""
+    """README.md has at most 160 lines and 1,300 words."""
     text = README.read_text()
-    assert len(text.splitlines()) <= 150
+    assert len(text.splitlines()) <= 160
     assert len(text.split()) <= 1300
 
 
 @for_each("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Each relative link is to a file of the checkout, and to a heading that it has."""
+    """Each relative link leads to a file of the checkout, and to a heading in that file."""
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
         path, _, heading = target.partition("#")
         file = page.parent / path if path else page
@@ -191,16 +211,86 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_each_page_is_in_the_index() -> None:
-    """Once."""
-    listed = re.findall(r"^[\w-]+$", "".join(block.text for block in blocks("{toctree}")), re.MULTILINE)
-    assert sorted([*listed, "index", README.stem]) == sorted(page.stem for page in PAGES)
+    """The index names each page once."""
+    trees = "".join(block.text for block in blocks("{toctree}"))
+    listed = re.findall(r"^(?:.* <)?([\w/-]+)>?$", trees, re.MULTILINE)
+    pages = [page.relative_to(DOCS).with_suffix("").as_posix() for page in PAGES if page != README]
+    assert sorted([*listed, "index"]) == sorted(pages)
 
 
-@for_each("module", [bloomredis, bloomredis.asyncio, compat, embedded])
+def test_links_have_texts() -> None:
+    """Code hosts show a link without a text as nothing. Other tests cover the pages of adapters."""
+    for page in PAGES:
+        if not (ADAPTERS / f"{page.stem}.py").exists():
+            assert "[](" not in page.read_text(), page
+
+
+REFERENCE = "".join(page.read_text() for page in sorted((DOCS / "reference").glob("*.md")))
+
+
+@for_each("module", [bloomredis, bloomredis.asyncio, compat, embedded, testing])
 def test_the_reference_has_all_that_is_public(module: Any) -> None:
-    """Each name of `__all__`; errors come with their module."""
-    reference = (ROOT / "docs" / "reference.md").read_text()
-    documented = set(re.findall(r"auto\w+:: (\S+)", reference)) | {
+    """The reference has each name of `__all__`, and each error under the name of its module."""
+    documented = set(re.findall(r"(?:auto\w+|class|data):: ([\w.]+)", REFERENCE)) | {
         f"bloomredis.{name}" for name in vars(errors)
     }
     assert {f"{module.__name__}.{name}" for name in module.__all__} - documented == set()
+
+
+CLASSES = ("BloomFilter", *(f"{kind}BloomFilter" for kind in ("Scaling", "Rotating", "Counting", "Sharded")))
+
+
+def test_the_table_of_methods() -> None:
+    """The table has each public method, how its docstring begins, and its classes; `merge` where it works."""
+    row = r"^\| \[`(\w+)`\]\S* \| (.*?) \| ([✓-](?: \| [✓-]){4}) \|$"
+    rows = re.findall(row, (DOCS / "reference.md").read_text(), re.MULTILINE)
+    shown = {name: [mark == "✓" for mark in marks.split(" | ")] for name, _, marks in rows}
+    real = {
+        name: [hasattr(getattr(bloomredis, each), name) for each in CLASSES]
+        for each in CLASSES
+        for name in dir(getattr(bloomredis, each))
+        if not name.startswith("_")
+    }
+    del real["name"]
+    real["merge"] = [True, False, False, False, True]
+    assert shown == real
+    for name, does, _ in rows:
+        owners = [getattr(bloomredis, each) for each in CLASSES]
+        method = next(getattr(owner, name) for owner in owners if hasattr(owner, name))
+        assert does == " ".join((inspect.getdoc(method) or "").partition("\n\n")[0].split())
+
+
+def test_the_table_of_memory() -> None:
+    """The sizes in the table of memory are those that `plan` prints."""
+    text = (DOCS / "memory.md").read_text()
+    for items, *sizes in re.findall(r"^\| ([\d,]+) \| (.*) \| (.*) \| (.*) \| (.*) \|$", text, re.MULTILINE):
+        capacity = int(items.replace(",", ""))
+        rates = (1e-2, 1e-3, 1e-4, 1e-6)
+        assert sizes == [human(bloomredis.plan(capacity, rate).size_bytes) for rate in rates]
+
+
+def texts_of(source: Path) -> Iterator[str]:
+    """Yield the texts of a module, with a NUL in the place of each value."""
+    for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+SAID_BY_OTHERS = ("Connection refused", "CERTIFICATE_VERIFY_FAILED", "too many positional arguments")
+VALUES = re.compile(r"'\w+'|capacity|\d+|(?<=\()[A-Z]+(?=\))|\w*BloomFilter|str$")
+"""Parts of an error on the page that stand for values."""
+
+
+def test_each_error_of_troubleshooting_is_said() -> None:
+    """The library's source has each error text of the page, except those of Python and of clients."""
+    text = (DOCS / "troubleshooting.md").read_text().partition("## No error")[0]
+    rows = re.findall(r"^\| `(.*?)` \|", text, re.MULTILINE)
+    assert len(rows) > 25
+    said = "\n".join(each for source in PACKAGE.rglob("*.py") for each in texts_of(source))
+    for row in rows:
+        parts = VALUES.split(row)
+        assert len("".join(parts)) > 8
+        if row not in SAID_BY_OTHERS:
+            assert re.search("\0".join(map(re.escape, parts)).strip("\0"), said), row

@@ -1,4 +1,4 @@
-"""The folders of the package, in order: imports point down only, and clients are met at the top."""
+"""The folders of the package, in order: imports point down only, and only the top folders import clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"embedded"},
     {"drivers"},
     {"__init__", "asyncio"},
-    {"compat", "contrib"},
+    {"compat", "contrib", "testing"},
     {"cli"},
     {"__main__"},
 ]
@@ -28,7 +28,7 @@ FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
 
 def imported(path: Path) -> Iterator[list[str]]:
-    """Yield every module that a file imports, as its parts."""
+    """Yield every module that a file imports, split at its dots."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (name.name.split(".") for name in node.names)
@@ -41,7 +41,7 @@ def imported(path: Path) -> Iterator[list[str]]:
 
 @for_each("path", FILES)
 def test_imports_point_down(path: Path) -> None:
-    """A module imports from its own folder and from floors below; below the drivers nobody meets a client."""
+    """A module imports from its own folder and lower ones; no module below the drivers imports a client."""
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     for package, *inside in imported(path):
         other = (inside or ["__init__"])[0]
@@ -50,7 +50,7 @@ def test_imports_point_down(path: Path) -> None:
 
 
 def modules() -> dict[str, set[str]]:
-    """Return what each module of the package imports of it, type checkers' imports included."""
+    """Return the modules that each module of the package imports, including imports for type checkers."""
     names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in FILES}
     names = {name.removesuffix(".__init__"): path for name, path in names.items()}
     found: dict[str, set[str]] = {}
@@ -62,7 +62,7 @@ def modules() -> dict[str, set[str]]:
 
 
 def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
-    """Return the sets of nodes that lead to each other."""
+    """Return the sets of nodes that can reach each other."""
 
     def reached(start: str) -> set[str]:
         seen, left = set[str](), [start]
@@ -78,7 +78,7 @@ def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    """Neither among modules nor among rooms, the folders inside a folder; `if TYPE_CHECKING` counts."""
+    """Neither modules nor nested folders import each other in a circle; `if TYPE_CHECKING` counts too."""
     arrows = modules()
     assert circles(arrows) == []
 
@@ -92,19 +92,19 @@ def test_no_imports_go_in_a_circle() -> None:
 
 
 def test_a_circle_would_be_found() -> None:
-    """The search does find one."""
+    """The search finds a circle that exists."""
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}] * 2
 
 
 @for_each("path", sorted(PACKAGE.rglob("__init__.py")))
 def test_a_folder_says_what_lives_there(path: Path) -> None:
-    """In the first line of its `__init__.py`."""
+    """The first line of a folder's `__init__.py` says what the folder contains."""
     assert (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0].endswith(".")
 
 
 @for_each("path", sorted((PACKAGE / "contrib").glob("*.py")))
 def test_adapters_use_what_is_public(path: Path) -> None:
-    """A module of contrib imports from its own folder, `bloomredis` and `bloomredis.asyncio` alone."""
+    """A module of contrib imports only from its own folder, `bloomredis` and `bloomredis.asyncio`."""
     own = {".".join(parts) for parts in imported(path) if parts[0] == "bloomredis"}
     assert {name for name in own if not name.startswith("bloomredis.contrib")} <= {
         "bloomredis",

@@ -1,8 +1,9 @@
-"""The distributions: what is in them, and what they say of themselves."""
+"""The distributions: their files and their metadata."""
 
 from __future__ import annotations
 
 import email
+import importlib.util
 import re
 import subprocess
 import sys
@@ -27,12 +28,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALL = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 LOAD = (
     "from bloomredis.protocol import scripts;"
-    "print(*sorted(v for v in scripts.verbs() if scripts.load(v).text))"
+    "print(*sorted(v for v in scripts.verbs() if scripts.load_script(v).text))"
 )
 
 
 def verbs_seen_by(python: Path) -> list[str]:
-    """Load every script in another interpreter, which borrows only the dependencies of this one."""
+    """Load every script in another interpreter, which borrows only this one's dependencies."""
     site = sysconfig.get_path("purelib")
     command = f"import sys; sys.path.append({site!r}); {LOAD}"
     done = subprocess.run(
@@ -43,7 +44,7 @@ def verbs_seen_by(python: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with an sdist of the checkout, and with the wheel that is built from it."""
+    """A directory with an sdist of the checkout, and with the wheel built from that sdist."""
     out = tmp_path_factory.mktemp("dist")
     command: list[str | Path] = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT]
     subprocess.run(command, check=True, capture_output=True)
@@ -59,13 +60,13 @@ def wheel(dist: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def metadata(wheel: dict[str, bytes]) -> Message:
-    """The metadata of the wheel, whose payload is the page on the index."""
+    """The metadata of the wheel; its payload is the package's page on the index."""
     (name,) = (name for name in wheel if name.endswith(".dist-info/METADATA"))
     return email.message_from_bytes(wheel[name])
 
 
 def test_the_scripts_of_the_wheel_are_those_of_the_checkout(wheel: dict[str, bytes]) -> None:
-    """Byte for byte, none left out and none added."""
+    """The wheel has every script of the checkout, byte for byte, and no others."""
     checkout = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in ROOT.glob("lua/**/*.lua")}
     assert {f"bloomredis/{name}": text for name, text in checkout.items()} == {
         name: text for name, text in wheel.items() if name.endswith(".lua") and "/lua/" in name
@@ -73,7 +74,7 @@ def test_the_scripts_of_the_wheel_are_those_of_the_checkout(wheel: dict[str, byt
 
 
 def test_the_version_is_that_of_the_package(metadata: Message) -> None:
-    """`bloomredis.__version__`, which `dir()` shows."""
+    """The version is `bloomredis.__version__`, which `dir()` shows."""
     assert bloomredis.__version__ == metadata["Version"]
     assert "__version__" in dir(bloomredis)
     with pytest.raises(AttributeError, match="no attribute 'versions'"):
@@ -81,7 +82,7 @@ def test_the_version_is_that_of_the_package(metadata: Message) -> None:
 
 
 def test_the_wheel_is_the_package_alone(wheel: dict[str, bytes]) -> None:
-    """The modules of the checkout and `py.typed`; no test, no benchmark, no page."""
+    """The wheel has the modules of the checkout and `py.typed`, but no test, benchmark or page."""
     modules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("bloomredis/**/*.py")}
     assert {name for name in wheel if name.endswith(".py")} == modules
     assert "bloomredis/py.typed" in wheel
@@ -89,7 +90,7 @@ def test_the_wheel_is_the_package_alone(wheel: dict[str, bytes]) -> None:
 
 
 def test_the_sdist_can_be_tested(dist: Path) -> None:
-    """It has what the tests, the benchmarks and the pages are made of, and no file of git's or a cache's."""
+    """The sdist has the sources of the tests, benchmarks and pages, but no file of git or of a cache."""
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml", "lua/FORMAT.md"}
@@ -99,7 +100,7 @@ def test_the_sdist_can_be_tested(dist: Path) -> None:
 
 
 def test_names_of_extras_are_normal(metadata: Message) -> None:
-    """Installers before pip 23.3 find an extra only by the name in the metadata, which has hyphens."""
+    """The metadata spells extras with hyphens: installers before pip 23.3 find them only by that name."""
     extras = metadata.get_all("Provides-Extra")
     assert extras
     assert set(extras) == set(PROJECT["optional-dependencies"])
@@ -107,7 +108,7 @@ def test_names_of_extras_are_normal(metadata: Message) -> None:
 
 
 def test_the_extra_all_is_all(metadata: Message) -> None:
-    """It names every other one, except those of frameworks: nobody uses all of these."""
+    """The extra `all` names every other extra except frameworks, since nobody uses all of those."""
     frameworks = {path.stem for path in (ROOT / "bloomredis" / "contrib").glob("*.py")}
     others = set(PROJECT["optional-dependencies"]) - {"all"} - frameworks
     (all_,) = PROJECT["optional-dependencies"]["all"]
@@ -116,14 +117,14 @@ def test_the_extra_all_is_all(metadata: Message) -> None:
 
 
 def test_links_of_the_package_page_are_whole(metadata: Message) -> None:
-    """A relative link of the README would lead nowhere on an index."""
+    """The package's page has no relative links, which would lead nowhere on an index."""
     targets = re.findall(r"\]\((.*?)\)", str(metadata.get_payload()))
     assert targets
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
 
 
 def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
-    """Not what only the tests, the pages or the benchmarks need."""
+    """The extra `demo` installs what the demo needs, and nothing for tests, pages or benchmarks alone."""
     command = ["make", "--dry-run", "--no-print-directory", "demo", f"VENV={tmp_path}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     installed = re.findall(r"pip install --quiet (.*)", done.stdout)
@@ -146,3 +147,18 @@ def test_every_way_of_installing_finds_the_scripts(kind: str, dist: Path, tmp_pa
         env={"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"},
     )
     assert verbs_seen_by(python) == sorted(scripts.verbs())
+
+
+def test_a_release_needs_real_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release build refuses the placeholder URLs; other builds accept them."""
+    spec = importlib.util.spec_from_file_location("package_page", ROOT / "docs" / "package_page.py")
+    assert spec
+    assert spec.loader
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    monkeypatch.delenv("RELEASE", raising=False)
+    page.check_urls(PROJECT["urls"])
+    monkeypatch.setenv("RELEASE", "1")
+    page.check_urls({"Source": "https://example.org/"})
+    with pytest.raises(ValueError, match="placeholders: Documentation, Changes, Source, Issues"):
+        page.check_urls(PROJECT["urls"])

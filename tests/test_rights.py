@@ -1,7 +1,6 @@
 """The whole public API works under exactly the documented ACL rule, over a unix socket and over TLS.
 
-`whole_api` and its twin use every public name; one that is added to a class is missed by a test until it
-has its line in both.
+`whole_api` and its asyncio counterpart use every public name. A test fails if a name has no line in both.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from tests.support.tls import Certificate, with_tls
 from tests.support.values import for_each
 
 OPTIONS: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-6}
-SHORT: Final = {**OPTIONS, "min_replicas": 1, "replica_timeout": 0.01}  # there is none to wait for
-LOADED: Final = range(500)  # enough to be sent as whole segments
+SHORT: Final = {**OPTIONS, "min_replicas": 1, "replica_timeout": 0.01}  # no replica to wait for
+LOADED: Final = range(500)  # enough items for load to send whole segments
 HANDSHAKE: Final = {"auth", "hello", "select", "client|setinfo", "client|maint_notifications", "client"}
-"""Commands that clients send by themselves; a server allows them to everybody, or clients do without."""
+"""Commands that clients send by themselves; every user may use them, or clients work without."""
 
 
 class Watched:
-    """An object or a class, and the names that were used of it."""
+    """An object or a class that records which of its names were used."""
 
     def __init__(self, target: Any, used: set[str]) -> None:
         self._target = target
@@ -61,7 +60,7 @@ def public(*classes: type) -> set[str]:
 
 
 def whole_api(client: Any) -> set[str]:
-    """Use everything that is public of a filter and its claims, named `seen`; return the names used."""
+    """Use every public name of a filter and its claims, with the filter `seen`; return the names used."""
     used: set[str] = set()
     f = Watched(BloomFilter(client, "seen", ttl=100, **OPTIONS), used)
     f.reserve()
@@ -114,21 +113,21 @@ def whole_api(client: Any) -> set[str]:
 
 
 async def rebuild_asyncio(f: Any) -> None:
-    """Rebuild a filter, and use it meanwhile."""
+    """Rebuild a filter, and use it during the rebuild."""
     async with f.rebuild(capacity=2000) as new:
         assert await new.load(LOADED) == len(LOADED)
         assert await f.add("h")
 
 
 def rebuild(f: Any) -> None:
-    """Rebuild a filter, and use it meanwhile."""
+    """Rebuild a filter, and use it during the rebuild."""
     with f.rebuild(capacity=2000) as new:
         assert new.load(LOADED) == len(LOADED)
         assert f.add("h")
 
 
 def whole_claims(f: Any, claim: Any) -> None:
-    """Use what there is besides for claims and columns."""
+    """Use the remaining names of claims and columns."""
     assert (claim.lost, claim.remaining) == (False, 0)
     assert claim.from_token(f._target, claim.token).state == "done"
     held = f.claim_many(["r"], 9, owner="rank 1")
@@ -141,7 +140,7 @@ def whole_claims(f: Any, claim: Any) -> None:
 
 
 async def whole_claims_asyncio(f: Any, claim: Any) -> None:
-    """The same with the asyncio classes."""
+    """Do the same with the asyncio classes."""
     assert (claim.lost, claim.remaining) == (False, 0)
     assert claim.from_token(f._target, claim.token).state == "done"
     held = await f.claim_many(["r"], 9, owner="rank 1")
@@ -149,7 +148,7 @@ async def whole_claims_asyncio(f: Any, claim: Any) -> None:
     assert await f.release_many(held) == ["released"]
     assert await f.commit_many(await f.claim_many(["f", "f"])) == ["done", "done"]
 
-    @f.once()  # type: ignore[untyped-decorator]  # anything is asked of it
+    @f.once()  # type: ignore[untyped-decorator]  # f may be any filter
     async def work(item: str) -> str:
         return item
 
@@ -215,7 +214,7 @@ async def whole_api_asyncio(client: Any) -> set[str]:
 
 
 def moved(f: Any, used: set[str], client: Any) -> None:
-    """Save the filter, copy it to a name in its slot, restore it, and merge it."""
+    """Save the filter, copy it to another name in its slot, restore it, and merge it."""
     file = io.BytesIO()
     f.save(file)
     file.seek(0)
@@ -244,7 +243,7 @@ async def moved_asyncio(f: Any, used: set[str], client: Any) -> None:
 
 
 def other_kinds(client: Any, used: set[str]) -> None:
-    """Use what the other classes have of their own."""
+    """Use the methods that only the other classes have."""
     sharded = Watched(ShardedBloomFilter, used).open
     f = Watched(ShardedBloomFilter(client, "seen", **OPTIONS), used)
     assert list(f.dedupe(["a", "b", "a"])) == ["a", "b"]
@@ -317,6 +316,7 @@ def run_asyncio(url: str) -> set[str]:
         assert await f.update(["a", "b", "a"]) == 2
         await f.delete()
         await f.close()
+        await f.aclose()
         return used
 
     return asyncio.run(main())
@@ -333,13 +333,13 @@ RUNS: Final = {
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    """A certificate for 127.0.0.1, and the authority that made it."""
+    """A certificate for 127.0.0.1, and the authority that issued it."""
     return Certificate.made_in(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(params=[f"{name} {way}" for name in REAL for way in ("unix", "tls")], scope="module")
 def place(request: pytest.FixtureRequest, certificate: Certificate) -> Iterator[tuple[Server, str]]:
-    """Each real server, over its socket and over TLS, with the rule's user; and the URL of that user."""
+    """Each real server, over its socket and over TLS, with a user under the rule; and that user's URL."""
     name, way = request.param.split()
     with running(BINARIES[name]) if way == "unix" else with_tls(BINARIES[name], certificate) as found:
         server, port = (found, None) if isinstance(found, Server) else found
@@ -352,7 +352,7 @@ def place(request: pytest.FixtureRequest, certificate: Certificate) -> Iterator[
 
 @pytest.mark.parametrize(("run", "names"), RUNS.values(), ids=RUNS)
 def test_the_documented_acl_rule_suffices(place: tuple[Server, str], run: Any, names: set[str]) -> None:
-    """Every public name works for a user who may do just that, who is refused another filter."""
+    """Every public name works for a user with exactly these rights, who is refused another filter."""
     _, url = place
     assert run(url) == names
     with redis.Redis.from_url(url) as client, pytest.raises(ServerRefusedError):
@@ -361,18 +361,18 @@ def test_the_documented_acl_rule_suffices(place: tuple[Server, str], run: Any, n
 
 @for_each(("run", "names"), RUNS.values())
 def test_nothing_but_the_rule_is_called(server: Server, run: Any, names: set[str]) -> None:
-    """The server counts just the commands of the rule: all of them, and no KEYS, SCAN, FLUSH, CONFIG SET."""
+    """The server counts every command of the rule and no other: no KEYS, SCAN, FLUSH or CONFIG SET."""
     with server.client() as admin:
         admin.config_resetstat()
         run(server.url)
         called = {name.removeprefix("cmdstat_") for name in admin.info("commandstats")}
-    called -= {"config|resetstat", "config", "info"}  # of this test
+    called -= {"config|resetstat", "config", "info"}  # sent by this test itself
     assert called - HANDSHAKE == {rule[1:] for rule in acl_rule() if rule.startswith("+")}
     assert not any(re.match("keys|s?scan|flush|config", name) for name in called)
 
 
 def use_module(client: redis.Redis) -> None:
-    """Use everything that a filter of the server's module has."""
+    """Use every method of a filter with the server's module."""
     f = BloomFilter(client, "seen", ttl=100, **MODULE)
     assert f.add("a")
     assert f.add_many(["a", "b", "c"]) == [False, True, True]
@@ -395,7 +395,7 @@ def use_module(client: redis.Redis) -> None:
 
 
 def test_the_rule_of_the_module_layout_suffices(server: Server) -> None:
-    """For a filter that the user makes; all that it names is called, and no other command of the module."""
+    """The module layout's rule suffices for a user's own filter, which uses exactly the rule's commands."""
     with server.client() as admin:
         needs_module(admin)
         rule = [*acl_rule(), *module_rule()]
@@ -414,7 +414,7 @@ def test_the_rule_of_the_module_layout_suffices(server: Server) -> None:
 
 @pytest.mark.parametrize("place", [f"{name} tls" for name in REAL], indirect=True)
 def test_tls_is_verified(place: tuple[Server, str]) -> None:
-    """Who does not know the certificate's authority, or asks for another host, makes no connection."""
+    """Without the certificate's authority, or for another host name, no connection is made."""
     _, url = place
     for other in (url.partition("?")[0], url.replace("127.0.0.1", "localhost")):
         client = redis.Redis.from_url(other, retry=None)
@@ -423,7 +423,7 @@ def test_tls_is_verified(place: tuple[Server, str]) -> None:
 
 
 def test_a_wrong_password_is_refused(place: tuple[Server, str]) -> None:
-    """By every way in; the error says what to do and not the password."""
+    """Every way to connect refuses a wrong password; the error says what to do and hides the password."""
     _, url = place
     client = redis.Redis.from_url(url.replace(":secret@", ":hunter2@"), retry=None)
     with client, pytest.raises(ServerRefusedError, match="password") as caught:

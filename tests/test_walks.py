@@ -1,4 +1,4 @@
-"""Calls take a short way through the package (`python -m benchmarks.profile.walks -v` lists it)."""
+"""Calls pass few functions of the package (`python -m benchmarks.profile.walks -v` lists them)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def figures(found: dict[str, walks.Walk]) -> dict[str, dict[str, int]]:
 
 
 def test_the_picture_of_an_add(found: dict[str, walks.Walk]) -> None:
-    """CONTRIBUTING.md names the files that an add passes, in the order in which it meets them."""
+    """CONTRIBUTING.md names the files that an add passes, in the order in which it reaches them."""
     picture = CONTRIBUTING.read_text().partition("## The way of one item")[2].partition("```text\n")[2]
     named = re.findall(r"^(\S+\.(?:py|lua)) ", picture.partition("```")[0], re.MULTILINE)
     *files, script = named
@@ -39,5 +39,5 @@ def test_the_picture_of_an_add(found: dict[str, walks.Walk]) -> None:
 def test_a_walk_stays_within_its_target(
     figures: dict[str, dict[str, int]], name: str, figure: str, limit: int
 ) -> None:
-    """No call passes many more functions, files or changes of file than it did when its target was set."""
+    """No call passes many more functions, files or changes of file than its target allows."""
     assert figures[name][figure] <= 1.3 * limit

@@ -1,4 +1,4 @@
-"""Rules about docstrings and lengths that no linter holds."""
+"""Rules about docstrings and lengths that no linter checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def documented(module: str) -> Iterator[ast.Module | ast.ClassDef | FUNCTIONS]:
 
 
 def lines(node: FUNCTIONS) -> int:
-    """Return the number of a function's lines, without those of its docstring."""
+    """Return the number of lines of a function, without its docstring."""
     first = node.body[0]
     documented = ast.get_docstring(node) is not None
     docstring = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
@@ -66,5 +66,5 @@ def test_modules_and_functions_are_short(capsys: pytest.CaptureFixture[str]) -> 
 
 @for_each("module", [bloomredis, bloomredis.asyncio])
 def test_dir_shows_the_public_names_alone(module: object) -> None:
-    """Neither submodules nor what a module imports for itself stand in its `dir()`."""
+    """`dir()` of a module shows neither submodules nor the module's own imports."""
     assert {name for name in dir(module) if not name.startswith("__")} == set(module.__all__)  # type: ignore[attr-defined]

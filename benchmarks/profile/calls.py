@@ -26,7 +26,7 @@ SCALES: Final = {"µs": 1e6, "ns": 1e9}
 
 
 class Recorded:
-    """A filter whose calls can be recorded as the commands that they send."""
+    """A filter whose calls can be recorded as their commands."""
 
     def __init__(self, bench: Bench, name: str, **options: Any) -> None:
         self.recorder = Recorder(bench.client)
@@ -35,19 +35,19 @@ class Recorded:
         )
         self.filter.add_many(["loads", "the scripts"])
         self.filter.contains("loads")
-        operations = self.filter._operations  # noqa: SLF001 - open by now; its layout is needed
+        operations = self.filter._operations  # noqa: SLF001 - the open filter's layout is needed
         assert isinstance(operations, PlainOperations)
         assert operations.stored.handle is not None
         self.codec = operations.codec
         self.layout: Layout = operations.stored.handle.bitmap
 
     def answer(self, command: Command) -> object:
-        """Return a reply to an add or a test as if all items were new, or present."""
+        """Return a reply to an add or a test in which all items are new, or present."""
         items = max(len(part) for part in command if isinstance(part, bytes)) // self.layout.item_bytes
         return b"1" * items if items > 1 else 1
 
     def commands(self, call: Callable[[], object]) -> list[Command]:
-        """Return the commands that a call of the filter sends."""
+        """Return the commands of a call of the filter."""
         return self.recorder.record(call, self.answer)
 
     def seconds(self, call: Callable[[], object], times: int) -> float:
@@ -55,7 +55,7 @@ class Recorded:
         return self.recorder.seconds(call, self.answer, times)
 
     def each(self, verb: str, items: Sequence[str]) -> list[Command]:
-        """Return the commands that one-item calls send."""
+        """Return the commands of one-item calls."""
         call = getattr(self.filter, verb)
         return self.recorder.record(lambda: [call(item) for item in items], lambda _: 1)
 
@@ -186,7 +186,7 @@ def costs_table(
     others: Mapping[str, float] | None = None,
     unit: str = "µs",
 ) -> str:
-    """Format costs per item as Markdown; a command carries `items` items, or as many as `others` says."""
+    """Format costs per item as Markdown; a command carries `items` items, or the number in `others`."""
     lines = [
         f"| bytes by socket, no redis-py | round trip {unit} | server CPU {unit} | in the command {unit} |",
         "| --- | ---: | ---: | ---: |",

@@ -44,7 +44,7 @@ def cached(bench: Bench, _: Counters) -> Iterator[str]:
 
 
 def tasks(bench: Bench, _: Counters) -> Iterator[str]:
-    """Profile tasks that add one item a call: client CPU time of an item."""
+    """Profile tasks that add one item a call: client CPU time for an item."""
     yield "### Tasks, one new item a call: client CPU of an item"
     ours = bloomredis.asyncio.BloomFilter(
         bench.aio, "tasks", capacity=CAPACITY, error_rate=RATE, layout=bench.layout
@@ -79,7 +79,7 @@ def _cpu(bench: Bench, call: Callable[[str], Awaitable[Any]], number: int, round
 
 
 class _LowerBound:
-    """Least cost of sharing: a task sleeps, and is woken with the others in the loop's next iteration."""
+    """The least cost of sharing: a task sleeps, and is woken with the others in the loop's next iteration."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[bool]] = []

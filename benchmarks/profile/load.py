@@ -17,7 +17,7 @@ from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.workloads.bulk import fill
 from benchmarks.workloads.items import strings
 from bloomredis.bits import encoding, hashing
-from bloomredis.bits.batch import AT_ONCE
+from bloomredis.bits.hashing import AT_ONCE
 from bloomredis.bits.layout import Layout
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.operations.whole import loading
@@ -37,7 +37,7 @@ def load(bench: Bench, counters: Counters) -> Iterator[str]:
 
 
 def _stages(layout: Layout, piece: Sequence[str]) -> dict[str, float]:
-    """Time the stages of each piece that is read."""
+    """Time the stages of each piece of items."""
 
     def cut() -> Iterator[Sequence[str]]:
         return (piece[start : start + AT_ONCE] for start in range(0, len(piece), AT_ONCE))
@@ -78,7 +78,7 @@ def _whole_stages(ours: Recorded, items: Sequence[str]) -> dict[str, float]:
 
 
 def _sent(bench: Bench, counters: Counters, items: list[str]) -> Iterator[str]:
-    """Compare the commands that carry the bits of a batch with plain writes of the same bytes."""
+    """Compare the commands with a batch's bits with plain writes of the same bytes."""
     ours = Recorded(bench, "segments")
     Recorded(bench, "other").filter.load(items)  # loads the script into the server
     sent = [

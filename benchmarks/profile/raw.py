@@ -1,4 +1,4 @@
-"""Cost of commands without redis-py: their bytes over a socket, in rounds, and the server's share of it."""
+"""Cost of commands without redis-py: their bytes over a socket, in rounds, and the server's share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Command = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Costs:
-    """Medians over the rounds, in seconds a command."""
+    """Medians over the rounds, in seconds per command."""
 
     wall: float
     cpu: float
@@ -46,7 +46,7 @@ class Recorder:
         return self._answer(args)
 
     def __enter__(self) -> Any:
-        """Enter the client, which the library asks of its type and never does."""
+        """Return the client; the library only checks that its type has the method."""
         return self
 
     def record(self, run: Callable[[], object], answer: Callable[[Command], object]) -> list[Command]:

@@ -1,4 +1,4 @@
-"""Tables of results and verdicts, for the terminal, as Markdown and as JSON."""
+"""Results and verdicts as tables, for the terminal and as Markdown; results as JSON, and back."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from benchmarks.runner import versions
 from benchmarks.runner.measure import Result
 
 Format = Callable[[float], str]
+_VERDICT: Final = ("target", "limit", "measured", "quartiles", "pinned", "PING µs", "met")
 _NUMBERS: Final = re.compile(r"\[[^][{}\"]*\]")
 
 
@@ -36,10 +37,14 @@ COLUMNS: Final[dict[str, tuple[str, Format]]] = {
     "replicated": ("replicated", _decimals(1, 1)),
     "worst PING ms": ("ping", _decimals(1e3, 2)),
     "slowest ms": ("slowest", _decimals(1e3, 2)),
+    "PING µs": ("floor", _decimals(1e6, 1)),
     "server memory": ("memory", _decimals(1, 3)),
     "client MB": ("growth", _decimals(1e-6, 1)),
 }
-"""Figures per item, except those of PING, of the slowest command (0 if none took 0.5 ms) and of memory."""
+"""Figures per item, except those of PING, of the slowest command (0 if none took 0.5 ms) and of memory.
+
+"worst PING" is that of another client during the run, "PING" the median over a bare socket before it.
+"""
 
 
 @dataclass
@@ -73,8 +78,7 @@ def printed(result: Result, *only: str) -> str:
 def printed_verdicts(verdicts: Iterable[Verdict]) -> str:
     """Format the verdicts for the terminal."""
     return "\n".join(
-        f"{verdict.target.what:<76} {verdict.text:>13}  {verdict.limit:>11}  {_met(verdict)}"
-        for verdict in verdicts
+        f"{v.target.what:<88} {v.text:>13}  {v.spread:>16}  {v.limit:>11}  {v.met}" for v in verdicts
     )
 
 
@@ -85,25 +89,40 @@ def markdown(machine: Mapping[str, Any], servers: Sequence[ServerReport]) -> str
         lines += ["", f"## {server.name}", "", f"{versions.line(dict(machine), server.about)}."]
         lines += [f"Layout of new filters: {server.layout}.", ""]
         lines += [f"Not measured: {name}, since {why}." for name, why in server.missing.items()]
-        lines += _table(["target", "limit", "measured", "met"], _verdict_rows(server.verdicts), "lrrl")
+        lines += table(_VERDICT, map(_verdict_row, server.verdicts), "lrrrlrl")
         for result in server.results.values():
             rows = list(_rows(result))
             used = [i for i, _ in enumerate(COLUMNS, 1) if any(row[i] for row in rows)]
             heading = [result.workload, *(list(COLUMNS)[i - 1] for i in used)]
             lines += [
                 "",
-                *_table(heading, [[row[0], *(row[i] for i in used)] for row in rows], "l" + "r" * len(used)),
+                *table(heading, [[row[0], *(row[i] for i in used)] for row in rows], "l" + "r" * len(used)),
             ]
     return "\n".join(lines) + "\n"
 
 
-def write(directory: Path, machine: Mapping[str, Any], servers: Sequence[ServerReport]) -> None:
-    """Write results.json, with every figure of every round, and results.md."""
-    directory.mkdir(parents=True, exist_ok=True)
+def store(path: Path, machine: Mapping[str, Any], servers: Sequence[ServerReport]) -> None:
+    """Write every figure of every round as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     whole = {**machine, "servers": {server.name: _as_json(server) for server in servers}}
     text = json.dumps(whole, indent=1, ensure_ascii=False)
-    (directory / "results.json").write_text(_NUMBERS.sub(_on_one_line, text) + "\n")
-    (directory / "results.md").write_text(markdown(machine, servers))
+    path.write_text(_NUMBERS.sub(_on_one_line, text) + "\n")
+
+
+def stored(path: Path) -> tuple[dict[str, Any], list[ServerReport]]:
+    """Return the machine and the servers' results of a run."""
+    machine = json.loads(path.read_text())
+    return machine, [_from_json(name, found) for name, found in machine.pop("servers").items()]
+
+
+def _from_json(name: str, found: Mapping[str, Any]) -> ServerReport:
+    pinned = found.get("pinned")
+    results = {
+        workload: Result(workload, sides, None if pinned is None else workload in pinned)
+        for workload, sides in found["workloads"].items()
+    }
+    about = {key: found[key] for key in ("server", "redisbloom") if key in found}
+    return ServerReport(name, about, found["missing"], found["layout"], results)
 
 
 def _on_one_line(match: re.Match[str]) -> str:
@@ -115,10 +134,7 @@ def _as_json(server: ServerReport) -> dict[str, Any]:
         **server.about,
         "layout": server.layout,
         "missing": server.missing,
-        "targets": [
-            {"what": v.target.what, "limit": v.limit, "measured": round(v.found, 4), "met": v.met}
-            for v in server.verdicts
-        ],
+        "pinned": [result.workload for result in server.results.values() if result.pinned],
         "workloads": {
             result.workload: {
                 side: {
@@ -143,14 +159,12 @@ def _rows(result: Result) -> Iterator[list[str]]:
         ]
 
 
-def _verdict_rows(verdicts: Iterable[Verdict]) -> list[list[str]]:
-    return [[v.target.what, v.limit, v.text, _met(v)] for v in verdicts]
+def _verdict_row(verdict: Verdict) -> list[str]:
+    measured = [verdict.text, verdict.spread, verdict.pinned, verdict.floor]
+    return [verdict.target.what, verdict.limit, *measured, verdict.met]
 
 
-def _table(heading: Sequence[str], rows: Iterable[Sequence[str]], alignment: str) -> list[str]:
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]], alignment: str) -> list[str]:
+    """Return the lines of a Markdown table; `alignment` has a letter for each column, `r` or `l`."""
     rule = ["---:" if kind == "r" else "---" for kind in alignment]
     return ["| " + " | ".join(cell.strip() for cell in row) + " |" for row in (heading, rule, *rows)]
-
-
-def _met(verdict: Verdict) -> str:
-    return "met" if verdict.met else "not met"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,10 @@ class Bench:
     aio: redis.asyncio.Redis
     runner: asyncio.Runner
     quick: bool = False
-    layout: str | None = None
+    layout: Any = None
     missing: dict[str, str] = field(default_factory=dict)
+    extra: ExitStack = field(default_factory=ExitStack)
+    """The servers and clients that a workload opens for itself; they are closed at its end."""
 
     @property
     def pids(self) -> list[int]:

@@ -1,14 +1,17 @@
-"""Cost of a run: wall time, CPU time of client and server, and the bytes sent."""
+"""Cost of a run: wall time, CPU time of client and servers, the bytes sent, and the machine's floor."""
 
 from __future__ import annotations
 
+import socket
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from benchmarks.runner.bench import Bench
+from benchmarks.runner.latency_probe import ping
 
 T = TypeVar("T")
 
@@ -18,39 +21,50 @@ _AWAKE: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of one run: wall time, CPU time of the server and of the client, in seconds; bytes sent."""
+    """Cost of one run in seconds, and the bytes sent.
+
+    `cpu` is the CPU time of all servers of the side, `busiest` that of the busiest server, `client` that of
+    this process. `floor` is the median time of the PINGs over a bare socket before the run.
+    """
 
     wall: float
     cpu: float
+    busiest: float
     client: float
     sent: float
+    floor: float
 
 
 class Counters:
-    """The server's counters, read before and after a run through a connection of their own."""
+    """The server's counters, read before and after a run through a separate connection."""
 
     def __init__(self, bench: Bench) -> None:
         self._pids = bench.pids
         self._client = bench.server.client()
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(bench.server.socket)
         self._received()
         self._own = -self._received() + self._received()  # the bytes of one reading itself
 
-    def measure(self, run: Callable[[Any], T], argument: object) -> tuple[T, Cost]:
-        """Call `run(argument)` and return its result and its cost."""
-        for _ in range(_AWAKE):
-            self._client.ping()
+    def measure(self, run: Callable[[Any], T], argument: object, pids: Sequence[int] = ()) -> tuple[T, Cost]:
+        """Call `run(argument)` and return its result and its cost.
+
+        `pids`: the processes of its servers, if not the bench's.
+        """
+        floor = statistics.median([ping(self._socket) for _ in range(_AWAKE)])
         received = self._received()
-        cpu = self._cpu()
+        before = self._cpu(pids)
         busy = time.process_time()
         begin = time.perf_counter()
         answer = run(argument)
         wall = time.perf_counter() - begin
         busy = time.process_time() - busy
-        cpu = self._cpu() - cpu
-        return answer, Cost(wall, cpu, busy, self._received() - received - self._own)
+        cpu = [now - earlier for now, earlier in zip(self._cpu(pids), before, strict=True)]
+        sent = self._received() - received - self._own
+        return answer, Cost(wall, sum(cpu), max(cpu), busy, sent, floor)
 
     def replicated(self) -> int:
-        """Return the replication offset: the bytes that replicas were sent so far."""
+        """Return the replication offset: the number of bytes sent to replicas so far."""
         offset: int = self._client.info("replication")["master_repl_offset"]
         return offset
 
@@ -61,22 +75,23 @@ class Counters:
         return max(slow, default=0.0)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         self._client.close()
+        self._socket.close()
 
     def _received(self) -> int:
         received: int = self._client.info("stats")["total_net_input_bytes"]
         return received
 
-    def _cpu(self) -> float:
+    def _cpu(self, pids: Sequence[int]) -> list[float]:
         try:
-            return sum(map(scheduled, self._pids))
+            return [_scheduled(pid) for pid in pids or self._pids]
         except FileNotFoundError:  # not on Linux: INFO is less precise
             spent = self._client.info("cpu")
-            return float(spent["used_cpu_user"]) + float(spent["used_cpu_sys"])
+            return [float(spent["used_cpu_user"]) + float(spent["used_cpu_sys"])]
 
 
-def scheduled(pid: int) -> float:
+def _scheduled(pid: int) -> float:
     """Return the CPU seconds of all threads of a process, from the scheduler (resolution: 1 ns)."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9

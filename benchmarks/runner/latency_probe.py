@@ -1,4 +1,4 @@
-"""Latency as another client sees it: a process that sends PINGs while a workload runs."""
+"""Latency for another client: a process that sends PINGs while a workload runs."""
 
 from __future__ import annotations
 
@@ -59,18 +59,19 @@ def serve(path: str, orders: IO[str]) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(path)
         while orders.readline():
-            _ping(server)  # not counted: caches may be cold
+            ping(server)  # not counted: caches may be cold
             print("pinging", flush=True)
-            times = [_ping(server)]
+            times = [ping(server)]
             while not select.select([orders], [], [], _PAUSE)[0]:
-                times.append(_ping(server))
+                times.append(ping(server))
             orders.readline()
             times.sort()
             rank = len(times) * 99 // 100
             print(json.dumps({"worst": times[-1], "p99": times[rank], "pings": len(times)}), flush=True)
 
 
-def _ping(server: socket.socket) -> float:
+def ping(server: socket.socket) -> float:
+    """Send PING over a bare socket and return the seconds until its reply."""
     begin = time.perf_counter()
     server.sendall(b"PING\r\n")
     if not server.recv(64).startswith(b"+PONG"):

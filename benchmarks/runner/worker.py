@@ -1,7 +1,7 @@
-"""Worker of `benchmarks.compare`: runs rounds with the bloomredis of the interpreter that executes it.
+"""Worker of `benchmarks.compare`: runs rounds with the bloomredis of its interpreter.
 
-It is started by path, under the interpreter of any checkout, so it imports nothing of this one.  It reads a
-workload and a round from each line of its standard input and replies with a line of JSON.
+It is started by path, under the interpreter of any checkout, so it imports nothing from this one. It reads
+a workload and a round from each line of its standard input and replies with a line of JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bloomredis import BloomFilter, ShardedBloomFilter
 SIZE: Final[dict[str, Any]] = {"capacity": 1_000_000, "error_rate": 0.001}
 Items = Sequence[str]
 Run = Callable[[Items], int]
-"""Makes the calls of a round, and returns how many items were new, not there or committed."""
+"""Makes the calls of a round, and returns how many items were new, absent or committed."""
 
 
 def _slices(items: Items, size: int) -> list[Items]:
@@ -50,17 +50,17 @@ class Synchronous:
         return sum([add(item) for item in items])
 
     def contains(self, items: Items) -> int:
-        """Test items that are not there."""
+        """Test absent items."""
         contains = self._one.contains
         return len(items) - sum([contains(item) for item in items])
 
     def batches(self, size: int, *, sharded: bool = False) -> Run:
-        """Return what adds items in batches."""
+        """Return a function that adds items in batches."""
         add_many = (self._sharded if sharded else self._one).add_many
         return lambda items: sum([sum(add_many(each)) for each in _slices(items, size)])
 
     def sharded_add(self, items: Items) -> int:
-        """Add items one by one to a filter in shards."""
+        """Add items one by one to a sharded filter."""
         add = self._sharded.add
         return sum([add(item) for item in items])
 
@@ -78,7 +78,7 @@ class Synchronous:
         return sum([self._sharing.add(item) for item in items])
 
     def load(self, items: Items) -> int:
-        """Load items into a filter that is empty."""
+        """Load items into an empty filter."""
         self._client.delete(self._loaded)
         filter_ = BloomFilter(self._client, self._loaded, **SIZE)
         filter_.load(items)
@@ -95,7 +95,7 @@ class Asynchronous:
         self._once = self._one.once(renew=False)(_nothing)
 
     def by_tasks(self, count: int, verb: str) -> Run:
-        """Return what makes a call for each item in so many tasks."""
+        """Return a function that makes a call for each item in that many tasks."""
         call: Callable[[str], Awaitable[Any]] = getattr(self, verb)
 
         async def work(items: Items) -> int:
@@ -107,7 +107,7 @@ class Asynchronous:
         return lambda items: self._runner.run(together(items) if count > 1 else work(items))
 
     def batches(self, size: int) -> Run:
-        """Return what adds items in batches."""
+        """Return a function that adds items in batches."""
 
         async def work(items: Items) -> int:
             return sum([sum(await self._one.add_many(each)) for each in _slices(items, size)])
@@ -119,7 +119,7 @@ class Asynchronous:
         return await self._one.add(item)
 
     async def contains(self, item: str) -> bool:
-        """Test an item that is not there."""
+        """Test an absent item."""
         return not await self._one.contains(item)
 
     async def claim(self, item: str) -> bool:
@@ -128,7 +128,7 @@ class Asynchronous:
         return True
 
     async def once(self, item: str) -> bool:
-        """Run a body once."""
+        """Run a function once for an item."""
         return await self._once(item) is True
 
 
@@ -137,7 +137,7 @@ async def _nothing(_: str) -> bool:
 
 
 def workloads(path: str, tag: str) -> dict[str, Run]:
-    """Return what makes the calls of each workload."""
+    """Return the function of each workload."""
     sync, tasks = Synchronous(path, tag), Asynchronous(path, tag)
     return {
         "add": sync.add,
@@ -179,11 +179,11 @@ COUNTS: Final = {
     "64 tasks in once": 1_280,
     "load of 100,000": 100_000,
 }
-"""Items a round, by workload."""
+"""The number of items in a round, by workload."""
 
 
 def main(path: str, tag: str) -> None:
-    """Answer rounds until the standard input ends; the keys begin with `tag`."""
+    """Run rounds until the standard input ends; the keys begin with `tag`."""
     runs = workloads(path, tag)
     _reply(
         python=platform.python_version(), redis=redis.__version__, path=str(Path(bloomredis.__file__).parent)

@@ -14,7 +14,7 @@ from benchmarks.sides.peer import CAPACITY, RATE, Peer, not_installed
 
 
 class Pottery(Peer):
-    """The package pottery.  Its `add` returns nothing, so a caller who needs an answer tests first."""
+    """The package pottery. Its `add` returns nothing, so a caller who needs an answer tests first."""
 
     name = "pottery"
 

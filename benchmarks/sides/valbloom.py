@@ -10,7 +10,7 @@ from benchmarks.sides.peer import CAPACITY, RATE, Peer, not_installed
 
 
 class Valbloom(Peer):
-    """The package valbloom.  Its `add` returns nothing, so a caller who needs an answer tests first."""
+    """The package valbloom. Its `add` returns nothing, so a caller who needs an answer tests first."""
 
     name = "valbloom"
 

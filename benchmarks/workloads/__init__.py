@@ -1,1 +1,1 @@
-"""The tasks that the sides are given: their items, their sizes, and the checks of the answers."""
+"""The tasks of the sides: their items, their sizes, and the checks of the answers."""

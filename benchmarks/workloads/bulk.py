@@ -1,7 +1,7 @@
 """Workloads of a million items and more: `load`, and a published case.
 
 The published case: 10,000,000 random lower-case strings of 4 to 12 letters into 2^32 bits with 8 hashes;
-2,574 adds a second one by one, 12,000 in pipelines.  Our header takes 512 of the bits.
+2,574 adds a second one by one, 12,000 in pipelines. This library's header takes 512 of the bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Items, Side, Workload
-from benchmarks.sides.ours import Ours, OursByModule
+from benchmarks.sides.ours import (
+    Counting,
+    Ours,
+    OursByModule,
+    OwnFilter,
+    Rotating,
+    Scaling,
+    ScalingFromSmall,
+    Sharded,
+)
 from benchmarks.sides.peer import RATE, Peer, present
 from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.workloads import checks
@@ -22,6 +31,8 @@ from benchmarks.workloads.items import Generated, Letters, strings
 from bloomredis.bits.sizing import MAX_BITS
 from bloomredis.stored import planning
 
+KINDS: Final = "load 1,000,000 into filters of other kinds"
+ROOMY: Final = "bloomredis, capacity 50,000,000"
 ADD_MANY: Final = "bloomredis, add_many of 1,000"
 
 _HASHES: Final = 8
@@ -50,6 +61,13 @@ def workloads(*, quick: bool) -> Iterator[Workload]:
         latency_rounds=1 if quick else 5,
         replicated=True,
     )
+    yield Workload(
+        name=KINDS,
+        items=lambda round_: strings("kinds", round_, 1_000_000),
+        sides=_kinds,
+        rounds=2 if quick else 5,
+        warm_up=1,
+    )
     if not quick:
         yield Workload(
             name=load_of(10_000_000),
@@ -72,6 +90,13 @@ def _load_sides(bench: Bench, *, capacity: int, with_batches: bool) -> Iterator[
     for name, kind, how in sides:
         if kind.missing(bench) is None:
             yield _Fresh(bench, kind, how, capacity).side(name)
+
+
+def _kinds(bench: Bench) -> Iterator[Side]:
+    slow = () if bench.quick else (Counting,)
+    for kind in (Ours, Scaling, ScalingFromSmall, Rotating, Sharded, *slow):
+        yield _Fresh(bench, kind, load, 1_000_000).side(kind.name)
+    yield _Fresh(bench, Ours, load, 50_000_000).side(ROOMY)
 
 
 class _Fresh:
@@ -99,7 +124,7 @@ class _Fresh:
         absent = sum(map(bool, self._peer.contains_many(strings("absent", 0, _SAMPLE))))
         if absent > 1.5 * RATE * _SAMPLE:
             raise AssertionError(f"{absent} of {_SAMPLE} items were found that had never been added")
-        if isinstance(self._peer, Ours):
+        if isinstance(self._peer, OwnFilter):
             count = self._peer.filter.info().count
             if not len(items) * (1 - RATE) <= count <= len(items):
                 raise AssertionError(f"the filter counted {count} items of {len(items)}")
@@ -107,7 +132,7 @@ class _Fresh:
 
 def load(peer: Peer) -> Callable[[Iterable[str]], None]:
     """Return a function that loads items with `load`."""
-    assert isinstance(peer, Ours)
+    assert isinstance(peer, OwnFilter)
     filter_ = peer.filter
 
     def run(items: Iterable[str]) -> None:
@@ -170,7 +195,7 @@ def _sized(bits: int, layout: str) -> tuple[int, float]:
         capacity = int(bits * math.log(2) / _HASHES * permille / 1000)
         error_rate = 2.0**-_HASHES
         try:
-            if planning.plan(layout, capacity, error_rate).num_bits <= bits:
+            if planning.plan_layout(layout, capacity, error_rate).num_bits <= bits:
                 return capacity, error_rate
         except ValueError:
             continue

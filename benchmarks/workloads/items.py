@@ -19,7 +19,7 @@ def strings(tag: str, round_: int, count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Generated:
-    """Strings generated on iteration, never held whole."""
+    """Strings generated on iteration, never in memory as a whole."""
 
     tag: str
     count: int

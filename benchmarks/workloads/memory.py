@@ -26,7 +26,7 @@ VERBS: Final = ("load", "dedupe")
 
 
 def sizes(verb: str, *, quick: bool) -> tuple[int, int]:
-    """Return the two numbers of items that are compared."""
+    """Return the two numbers of items to compare."""
     if quick:
         return (1_000_000, 3_000_000) if verb == "load" else (100_000, 300_000)
     return 1_000_000, 10_000_000
@@ -91,7 +91,7 @@ def _client(bench: Bench, name: str, verb: str, size: int, capacity: int) -> Res
 
 def _peak() -> int:
     """Return the peak resident memory of this process in bytes."""
-    try:  # better than getrusage, which starts from the parent's peak
+    try:  # getrusage would start from the parent's peak
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     except FileNotFoundError:
@@ -99,7 +99,7 @@ def _peak() -> int:
 
 
 def _work(path: str, name: str, verb: str, size: int) -> int:
-    """Run the verb and return by how many bytes the peak of the process grew."""
+    """Run the verb and return the growth of the process's peak in bytes."""
     ours = BloomFilter.open(redis.Redis(unix_socket_path=path), name)
     before, items = _peak(), Generated(verb, size)
     if verb == "load":

@@ -1,13 +1,14 @@
-"""Workloads that keep the server's processor busy: 16 connections, each with one call under way.
+"""Workloads that saturate the server's processor: 16 connections, each with one call in flight.
 
 The commands are made before the clock starts, and are sent without redis-py, so that one process can send
-more than a server executes.  The figure to compare is the server's processor time of an item: its inverse is
-the rate that a server reaches when nothing else limits it.
+more than a server executes. The figure to compare is the server's processor time for an item: its inverse
+is the rate that a server reaches when nothing else limits it.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import select
 import socket
 from collections import deque
@@ -37,7 +38,7 @@ _BATCH: Final = 1_000
 
 
 class _Call(NamedTuple):
-    """Commands that are sent together, as bytes; how many they are; and the meaning of the replies."""
+    """Commands that are sent together: their bytes, their number, and the meaning of the replies."""
 
     sent: bytes
     replies: int
@@ -68,7 +69,7 @@ def _items(round_: int, *, count: int) -> list[str]:
 
 
 class _Ours:
-    """Calls of this library: one filter object a connection, so that each has its own receipts."""
+    """Calls of this library: one filter object for each connection, so that each has its own receipts."""
 
     def __init__(self, bench: Bench, kind: Any) -> None:
         self._peers: list[Ours] = [kind(bench) for _ in range(CONNECTIONS)]
@@ -77,7 +78,7 @@ class _Ours:
             peer.contains_each(["opened"])
 
     def prepare(self, items: Sequence[str]) -> None:
-        """Add the items that are to be tested."""
+        """Add the items that are tested later."""
         for start in range(0, len(items), _BATCH):
             self._peers[0].add_many(items[start : start + _BATCH])
 
@@ -86,28 +87,28 @@ class _Ours:
         return self._call("add", number, item)
 
     def test(self, item: str, number: int) -> _Call:
-        """Return the call that tests it."""
+        """Return the call that tests an item."""
         return self._call("contains", number, item)
 
     def add_batch(self, items: Sequence[str], number: int) -> _Call:
-        """Return the call that adds items together."""
+        """Return the call that adds items in a batch."""
         return self._call("add_many", number, items)
 
     def _call(self, verb: str, number: int, asked: Any) -> _Call:
-        """Return what an operation yields first, which is then answered, so that its lane is used again."""
+        """Return an operation's first call; it then gets a reply, so that its session is reused."""
         operations: Any = self._peers[number].filter._operations  # noqa: SLF001 - it makes the calls
-        while True:
-            operation = getattr(operations, verb)(asked)
-            call = next(operation)
-            if isinstance(call, Add | Contains | ContainsByReading):
-                packed, replies = call.wire() or ([], 0)
-                if not isinstance(call, Add):
-                    operation.close()
-                    return _Call(b"".join(packed), replies, call.found)
-                with suppress(StopIteration):
-                    operation.send(1 if verb == "add" else b"1" * len(asked))
-                return _Call(b"".join(packed), replies)
-            self._peers[number].filter.add("looks whether the filter is full")  # as it does once in a while
+        if operations.fullness is not None:  # the check of the capacity, once a second, is left out
+            operations.fullness.next_check = math.inf
+        operation = getattr(operations, verb)(asked)
+        call = next(operation)
+        assert isinstance(call, Add | Contains | ContainsByReading), f"{verb} begins with {call!r}"
+        packed, replies = call.wire() or ([], 0)
+        if not isinstance(call, Add):
+            operation.close()
+            return _Call(b"".join(packed), replies, call.answer_in)
+        with suppress(StopIteration):
+            operation.send(1 if verb == "add" else b"1" * len(asked))
+        return _Call(b"".join(packed), replies)
 
 
 def _sides(bench: Bench, *, name: str) -> Iterator[Side]:
@@ -165,7 +166,7 @@ def _side(
 
 
 def _exchanged(path: str, streams: Sequence[Sequence[_Call]]) -> list[tuple[_Call, Any]]:
-    """Send each stream's calls over a connection of its own, one by one; return them with replies."""
+    """Send each stream's calls over its own connection, one by one; return them with replies."""
     done: list[tuple[_Call, Any]] = []
     with ExitStack() as stack:
         poll = select.epoll()

@@ -1,68 +1,93 @@
-"""Cost of a batch for each node of a cluster, against the same batch on one server.
+"""Cost of a batch in a sharded filter: by the nodes of a cluster, by capacity, by the number of shards.
 
-Where client and nodes share few cores, wall time says little about a cluster; its throughput against one
-server follows from the CPU time of its busiest node.
+Where client and nodes share few cores, wall time says little about a cluster: its throughput follows from
+the CPU time of its busiest node.
 """
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from benchmarks.runner.bench import Bench
-from benchmarks.runner.counters import scheduled
-from benchmarks.runner.measure import Result
-from benchmarks.sides.ours import Ours
-from benchmarks.sides.peer import CAPACITY, RATE
+from benchmarks.runner.measure import Side, Workload
+from benchmarks.sides.ours import Ours, Sharded
+from benchmarks.sides.peer import RATE
+from benchmarks.workloads import checks
+from benchmarks.workloads.batch import in_batches
 from benchmarks.workloads.items import strings
-from bloomredis import ShardedBloomFilter
 from tests.support.clusters import cluster
 
-NAME: Final = "batches of 1,000 new items on 1 server and on 3 nodes"
-ONE: Final = Ours.name
-THREE: Final = "ShardedBloomFilter, 3 nodes"
+NODES: Final = "add_many of 1,000 new on 1 server and over the nodes of a cluster"
+CAPACITY: Final = "add_many of 1,000 new in 16 shards on 1 server, by capacity"
+SHARDS: Final = "add_many of 1,000 new on 1 server, by the number of shards"
 
+COUNTS: Final = (1, 3, 6)
+CAPACITIES: Final = (10**6, 10**7, 10**8, 10**9)  # the last takes 1.3 GB
+NUMBERS: Final = (1, 4, 16, 64)
 _BATCH: Final = 1_000
-_SIZE: Final[dict[str, Any]] = {"capacity": CAPACITY, "error_rate": RATE}
 
 
-@dataclass(frozen=True)
-class _Side:
-    add_many: Callable[[Sequence[str]], list[bool]]
-    pids: Sequence[int]
+def over(nodes: int) -> str:
+    """Return the name of the side."""
+    return f"{Sharded.name}, {nodes} node{'s' * (nodes > 1)}"
 
 
-def measured(bench: Bench) -> Result:
-    """Measure a filter on the server, one in shards on it, and one in shards on a cluster, in turns."""
-    rounds, batches = (2, 10) if bench.quick else (9, 50)
-    with ExitStack() as stack:
-        nodes = stack.enter_context(cluster(bench.server.binary, replicas=0))
-        pids = [node.server.process.pid for node in nodes.primaries() if node.server.process]
-        client = stack.enter_context(nodes.client())
-        on_one = ShardedBloomFilter(bench.client, "sharded", **_SIZE)
-        sides = {
-            ONE: _Side(Ours(bench, suffix=" alone").add_many, bench.pids),
-            "ShardedBloomFilter, 1 server": _Side(on_one.add_many, bench.pids),
-            THREE: _Side(ShardedBloomFilter(client, "sharded", **_SIZE).add_many, pids),
-        }
-        figures: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in sides}
-        for round_ in range(-1, rounds):
-            for name, side in sides.items():
-                cost = _round(side, strings("sharded", round_ + 1, _BATCH * batches))
-                if round_ >= 0:
-                    for quantity, value in cost.items():
-                        figures[name][quantity].append(value / (_BATCH * batches))
-    return Result(NAME, {name: dict(found) for name, found in figures.items()})
+def of_capacity(capacity: int) -> str:
+    """Return the name of the side."""
+    return f"{Sharded.name}, capacity {capacity:,}"
 
 
-def _round(side: _Side, items: Sequence[str]) -> dict[str, float]:
-    before, wall, client = [scheduled(pid) for pid in side.pids], time.perf_counter(), time.process_time()
-    for start in range(0, len(items), _BATCH):
-        side.add_many(items[start : start + _BATCH])
-    wall, client = time.perf_counter() - wall, time.process_time() - client
-    nodes = [scheduled(pid) - earlier for pid, earlier in zip(side.pids, before, strict=True)]
-    return {"wall": wall, "client": client, "cpu": sum(nodes), "busiest": max(nodes)}
+def in_shards(number: int) -> str:
+    """Return the name of the side."""
+    return f"{Sharded.name}, {number} shard{'s' * (number > 1)}"
+
+
+def short(side: str) -> str:
+    """Return a side's name without that of the class."""
+    return side.removeprefix(f"{Sharded.name}, ")
+
+
+GROWING: Final = (
+    (CAPACITY, *map(of_capacity, CAPACITIES)),
+    (SHARDS, *map(in_shards, NUMBERS)),
+)
+"""The workloads whose filter grows, each with its sides; the first is the smallest."""
+
+
+def workloads(*, quick: bool) -> Iterator[Workload]:
+    """Yield the workloads."""
+    rounds, batches = (3, 5) if quick else (9, 30)
+    for name, sides in ((NODES, _by_nodes), (CAPACITY, _by_capacity), (SHARDS, _by_shards)):
+        yield Workload(
+            name=name,
+            items=lambda round_: strings("sharded", round_, _BATCH * batches),
+            sides=sides,
+            rounds=rounds,
+            separate_cpus=True,
+        )
+
+
+def _by_nodes(bench: Bench) -> Iterator[Side]:
+    yield _side(Ours.name, Ours(bench), bench.pids)
+    for count in COUNTS:
+        nodes = bench.extra.enter_context(cluster(bench.server.binary, primaries=count, replicas=0))
+        pids = [node.server.process.pid for node in nodes.nodes if node.server.process]
+        client = bench.extra.enter_context(nodes.client())
+        yield _side(over(count), Sharded(bench, client=client), pids)
+
+
+def _by_capacity(bench: Bench) -> Iterator[Side]:
+    for capacity in CAPACITIES:
+        made = Sharded(bench, capacity=capacity, shards=16, suffix=f" {capacity}")
+        yield _side(of_capacity(capacity), made)
+
+
+def _by_shards(bench: Bench) -> Iterator[Side]:
+    for number in NUMBERS:
+        yield _side(in_shards(number), Sharded(bench, shards=number, suffix=f" {number}"))
+
+
+def _side(name: str, peer: Ours | Sharded, pids: list[int] | None = None) -> Side:
+    run = in_batches(peer.add_many, _BATCH)
+    return Side(name=name, run=run, check=checks.mostly_new(RATE), pids=pids or ())

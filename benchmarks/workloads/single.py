@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Side, Workload
 from benchmarks.sides.bitmaps import DecimalScript, PipelinedSetbit, SetbitByTrip
-from benchmarks.sides.ours import Ours, OursByModule
+from benchmarks.sides.ours import Ours, OursByModule, Sharded
 from benchmarks.sides.peer import RATE, Peer, present
 from benchmarks.sides.pottery import Pottery
 from benchmarks.sides.redisbloom import RedisBloom
@@ -20,7 +20,7 @@ from benchmarks.workloads.items import strings
 from bloomredis import CallEvent
 
 RETURN_1: Final = "EVALSHA 'return 1'"
-"""Lower bound: the cost of a script that does nothing."""
+"""Lower bound: the cost of an empty script."""
 
 NO_RECEIPTS: Final = "bloomredis, retry_safe=False"
 NOT_KEPT: Final = "bloomredis, keep_connection=False"
@@ -81,6 +81,7 @@ def _new(bench: Bench) -> list[Side]:
     return [
         *(Side(name=peer.name, run=peer.add_each, check=new) for peer in _made(bench)),
         Side(name=NOT_KEPT, run=plain.add_each, check=new),
+        Side(name=Sharded.name, run=Sharded(bench).add_each, check=new),
         floor(bench),
     ]
 
@@ -126,7 +127,7 @@ def _queue_native(key: str, pipe: Any, item: str) -> None:
 
 
 def _queue_each(client: Any, queue: Callable[[Any, str], object], items: Sequence[str]) -> Answers:
-    """Let a pipeline of its own carry each item."""
+    """Queue each item in a separate pipeline."""
     answers = []
     for item in items:
         pipe = client.pipeline(transaction=False)
@@ -147,7 +148,7 @@ def _observing(bench: Bench) -> list[Side]:
 
 
 def floor(bench: Bench) -> Side:
-    """Return a side that calls a script that does nothing, once an item."""
+    """Return a side that calls an empty script for each item."""
     client = bench.client
     sha = client.script_load("return 1")
 

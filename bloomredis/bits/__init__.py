@@ -1,4 +1,4 @@
-"""Items become bits.
+"""The arithmetic from items to bits.
 
-LAW: pure arithmetic.  Nothing here knows a key, a script, a reply or a header.
+LAW: this package computes only.  It knows no keys, scripts, replies or headers.
 """

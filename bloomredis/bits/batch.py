@@ -1,7 +1,7 @@
-"""Batches of hashed items: tested and set in a copy of a filter, deduplicated, packed for the scripts.
+"""Batches of hashed items: to test and set in a copy of a filter, deduplicate, and pack for the scripts.
 
-A layout hashes a batch once, into a `BatchBits`.  Each layout has its own representation; the operations
-on it are the same for both.
+A layout hashes a batch once, into a `BatchBits`.  Each layout has its own representation, with the same
+operations.
 """
 
 from __future__ import annotations
@@ -10,36 +10,31 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.block_hashing import NUMBER_BYTES, masks_at
 
-Bytes = NDArray[np.uint8]
-
-AT_ONCE: Final = 8192
-"""Items hashed together; with more, the temporaries outgrow the processor's cache."""
+Bytes: TypeAlias = "NDArray[np.uint8]"
 
 _FEW_BITS: Final = 2048
-"""Up to so many bits, `bitwise_or.at` is faster than a row at a time with a check for lost updates."""
+"""The most bits for which `bitwise_or.at` is faster than one row at a time with a check for lost updates."""
 
-_ODD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Knuth's multiplier
+_ODD: Final = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: Knuth's multiplier
 
 
 class BitAddresses(NamedTuple):
-    """Byte index and mask of each bit: one row a probe, one column an item."""
+    """The byte index and mask of each bit: one row a probe, one column an item."""
 
     at: NDArray[np.intp]
     masks: Bytes
 
     def take(self, items: NDArray[np.intp]) -> BitAddresses:
-        """Return the addresses of some items, given by index."""
+        """Return the addresses of the items at these indexes."""
         return BitAddresses(self.at.take(items, axis=1), self.masks.take(items, axis=1))
 
     def missing(self, bitmap: Bytes) -> NDArray[np.intp]:
-        """Return the indices of the items that have an unset bit, ascending."""
+        """Return the indexes of the items with an unset bit, ascending."""
         missing: NDArray[np.intp] = (self._set_bits(bitmap).min(axis=0) == 0).nonzero()[0]
         return missing
 
@@ -49,7 +44,7 @@ class BitAddresses(NamedTuple):
             np.bitwise_or.at(bitmap, self.at, self.masks)
             return
         for at, masks in zip(self.at, self.masks, strict=True):
-            bitmap[at] |= masks  # writes only one of two items that share a byte
+            bitmap[at] |= masks  # if two items share a byte, only one is written
         lost = self._set_bits(bitmap) == 0
         if lost.any():
             np.bitwise_or.at(bitmap, self.at[lost], self.masks[lost])
@@ -59,15 +54,15 @@ class BitAddresses(NamedTuple):
 
 
 class BatchBits(ABC):
-    """The bits of a batch of items, in a compact form of the layout's own."""
+    """The bits of a batch of items, in the layout's compact form."""
 
     @abstractmethod
     def take(self, items: NDArray[np.intp]) -> Self:
-        """Return the bits of some items, given by index."""
+        """Return the bits of the items at these indexes."""
 
     @abstractmethod
     def rows(self) -> Sequence[NDArray[Any]]:
-        """Return the whole state as arrays of integers, one entry an item."""
+        """Return the whole state as arrays of integers, each with one entry an item."""
 
     @abstractmethod
     def addresses(self) -> BitAddresses:
@@ -75,18 +70,18 @@ class BatchBits(ABC):
 
     @abstractmethod
     def packed(self) -> bytes:
-        """Return the items' bits in the form that the scripts take."""
+        """Return the items' bits, packed for the scripts."""
 
     def __len__(self) -> int:
         return len(self.rows()[0])
 
     @property
     def nbytes(self) -> int:
-        """Memory that the bits take, in bytes."""
+        """The memory that the bits take, in bytes."""
         return sum(row.nbytes for row in self.rows())
 
     def insert(self, bitmap: Bytes) -> Self:
-        """Set the bits of all items; return the new ones: with an unset bit, and no equal item before."""
+        """Set the bits of all items; return the new items: with an unset bit and no equal item before."""
         addresses = self.addresses()
         missing = addresses.missing(bitmap)
         addresses.set(bitmap)
@@ -95,13 +90,14 @@ class BatchBits(ABC):
         return absent if len(first) == len(absent) else absent.take(first)
 
     def first_occurrences(self) -> NDArray[np.intp]:
-        """Return the index of the first of each set of equal items, ascending.
+        """Return the indexes of the first of each set of equal items, ascending.
 
         Items are compared by a 64-bit hash of their bits.
         """
         keys = np.zeros(len(self), dtype=np.uint64)
+        odd = np.uint64(_ODD)
         for row in self.rows():
-            keys *= _ODD
+            keys *= odd
             keys += row
         ordered = np.sort(keys)
         if not (ordered[1:] == ordered[:-1]).any():
@@ -116,7 +112,7 @@ class ScatteredBits(BatchBits):
     offsets: NDArray[np.uint32]
 
     def take(self, items: NDArray[np.intp]) -> ScatteredBits:
-        """Return the bits of some items, given by index."""
+        """Return the bits of the items at these indexes."""
         return ScatteredBits(self.offsets.take(items, axis=1))
 
     def rows(self) -> Sequence[NDArray[np.uint32]]:
@@ -136,14 +132,14 @@ class ScatteredBits(BatchBits):
 
 @dataclass(frozen=True, slots=True)
 class BlockBits(BatchBits):
-    """Bits of the blocked layout: a row of blocks for each region, and in it a row for each position."""
+    """Bits of the blocked layout: for each region a row of blocks and a row for each position."""
 
     blocks: NDArray[np.uint32]
     positions: NDArray[np.uint8]
     block_bits: int
 
     def take(self, items: NDArray[np.intp]) -> BlockBits:
-        """Return the bits of some items, given by index."""
+        """Return the bits of the items at these indexes."""
         return BlockBits(self.blocks.take(items, axis=1), self.positions.take(items, axis=2), self.block_bits)
 
     def rows(self) -> Sequence[NDArray[Any]]:
@@ -170,7 +166,7 @@ class BlockBits(BatchBits):
 
 
 def byte_masks(bits: Bytes) -> Bytes:
-    """Return the mask of each bit in its byte; only the low three bits of its number count."""
+    """Return the mask of each bit in its byte, given bit numbers, of which only the low three bits count."""
     masks: Bytes = np.right_shift(np.uint8(0x80), bits & np.uint8(7))
     return masks
 
@@ -184,19 +180,19 @@ class Hashing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """A batch of encoded items that have been packed for one layout."""
+    """A batch of encoded items, packed for one layout."""
 
     layout: Any  # a Packing
     encoded: Sequence[str | bytes]
     data: bytes
 
     def packed(self) -> bytes:
-        """Return the items' bits in the form that the scripts take."""
+        """Return the items' bits, packed for the scripts."""
         return self.data
 
 
 class HashedBatch(NamedTuple):
-    """A batch of encoded items with their bits in one layout, hashed once and used several times."""
+    """A batch of encoded items with their bits in one layout, hashed once for several uses."""
 
     layout: Hashing
     encoded: Sequence[str | bytes]
@@ -204,11 +200,11 @@ class HashedBatch(NamedTuple):
     addresses: BitAddresses
 
     def packed(self) -> bytes:
-        """Return the items' bits in the form that the scripts take."""
+        """Return the items' bits, packed for the scripts."""
         return self.probes.packed()
 
     def take(self, items: NDArray[np.intp]) -> HashedBatch:
-        """Return some items, given by index."""
+        """Return the items at these indexes."""
         encoded = list(map(self.encoded.__getitem__, items.tolist()))
         return HashedBatch(self.layout, encoded, self.probes.take(items), self.addresses.take(items))
 
@@ -217,8 +213,8 @@ Encoded = Sequence[str | bytes]
 Prepared = HashedBatch | PackedBatch
 
 
-def parts_of(batch: Encoded | Prepared) -> tuple[Encoded, Prepared | None]:
-    """Return the encoded items, and the batch if it is more than these."""
+def items_and_prepared(batch: Encoded | Prepared) -> tuple[Encoded, Prepared | None]:
+    """Return the encoded items of a batch, and the batch itself if it is packed or hashed."""
     return (batch.encoded, batch) if isinstance(batch, HashedBatch | PackedBatch) else (batch, None)
 
 

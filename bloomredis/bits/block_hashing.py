@@ -1,48 +1,46 @@
-"""The blocks of an item and its bits in them, computed from its 128-bit hash (`lua/FORMAT.md`).
+"""The blocks of an item and its bits in each block, computed from its 128-bit hash (`lua/FORMAT.md`).
 
-A region's block is the first of the digest's four words scaled to the size of the region, and the bits in
-the block are the bytes after it.  The next region takes the words scrambled and rotated.
+The first of the digest's four words, scaled to the size of the region, gives the block.  Each byte after that
+word gives a bit in the block.  For the next region, the words are scrambled and rotated.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bloomredis.bits import hashing
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.limits import BLOCK_BITS, SMALL_BLOCK_BITS
 
 BLOCK_NUMBER: Final = struct.Struct("<I")
-"""A block's number as the scripts take it."""
+"""The encoding of a block's number for the scripts."""
 NUMBER_BYTES: Final = 4
-"""Size of a block's number; a packed block has it before the mask of an item's bits."""
+"""The size of a block's number, which precedes the mask of an item's bits in a packed block."""
 ALL_WORDS: Final = (0, 1 << 32)
-"""A region in which a block's number is the word that it is scaled from."""
+"""The first block and size of a region in which a block's number equals the digest's first word."""
 _SIZES: Final = (BLOCK_BITS, SMALL_BLOCK_BITS)
 BIT_VALUES: Final = {bits: tuple(1 << (bits - 1 - drawn % bits) for drawn in range(256)) for bits in _SIZES}
-"""For each size of a block the mask of the bit that a byte draws, as an int."""
-MASKS: Final = {
-    bits: np.frombuffer(b"".join(value.to_bytes(bits // 8, "big") for value in values), "<u8").reshape(
-        256, -1
-    )
-    for bits, values in BIT_VALUES.items()
-}
-"""The same as rows of words."""
+"""For each block size, the mask of the bit that each value of a byte gives, as an int."""
 ENTRIES: Final = {bits: struct.Struct(f"<I{bits // 8}s") for bits in _SIZES}
-"""A packed block by its size: its number, and the mask of an item's bits in it."""
+"""For each block size, the format of a packed block: its number, and the mask of an item's bits."""
 _POSITIONS: Final = {bits: bytes(drawn % bits for drawn in range(256)) for bits in _SIZES}
 
 MOST_MOVED_SINGLY: Final = 24
-"""Items with clashing positions up to which a loop is faster than numpy."""
+"""The most items with clashing positions for which a loop is faster than numpy."""
 
 _MULTIPLIER: Final = 0x45D9F3B
 _WORDS: Final = struct.Struct("<4I")
+
+
+@cache
+def mask_rows(block_bits: int) -> NDArray[np.uint64]:
+    """Return `BIT_VALUES` of a size of a block as rows of words."""
+    masks = b"".join(value.to_bytes(block_bits // 8, "big") for value in BIT_VALUES[block_bits])
+    return np.frombuffer(masks, "<u8").reshape(256, -1)
 
 
 def regions_of(blocks: int, regions: int) -> tuple[tuple[int, int], ...]:
@@ -54,7 +52,7 @@ def regions_of(blocks: int, regions: int) -> tuple[tuple[int, int], ...]:
 def picks(
     digest: bytes, regions: Sequence[tuple[int, int]], bits: int, block_bits: int
 ) -> list[tuple[int, Sequence[int]]]:
-    """Return for each region the block of a digest and the distinct positions of its bits there."""
+    """Return, for each region, the block of a digest and the distinct positions of its bits in the block."""
     picked = []
     for i, (first, size) in enumerate(regions):
         if i:
@@ -68,7 +66,7 @@ def picks(
 def masks(
     digest: bytes, regions: Sequence[tuple[int, int]], bits: int, block_bits: int
 ) -> list[tuple[int, int]]:
-    """Return for each region the block of a digest and the mask of its bits there, as an int."""
+    """Return, for each region, the block of a digest and the mask of its bits in the block, as an int."""
     found = list[tuple[int, int]]()
     for first, size in regions:
         if found:
@@ -79,7 +77,7 @@ def masks(
 
 
 def mask_of(drawn: bytes, block_bits: int) -> int:
-    """Return the mask of the bits that bytes draw, which are distinct: see `moved_mask`."""
+    """Return the mask of the distinct bits that bytes give (`moved_mask`)."""
     values, mask = BIT_VALUES[block_bits], 0
     for each in drawn:
         mask |= values[each]
@@ -87,7 +85,7 @@ def mask_of(drawn: bytes, block_bits: int) -> int:
 
 
 def moved_mask(drawn: bytes, block_bits: int) -> int:
-    """Return the mask of the bits that bytes draw; one that is taken moves on to the next free one."""
+    """Return the mask of the bits that bytes give; a bit that is already set moves to the next unset bit."""
     values, mask = BIT_VALUES[block_bits], 0
     for each in drawn:
         bit = values[each]
@@ -100,7 +98,7 @@ def moved_mask(drawn: bytes, block_bits: int) -> int:
 def packed(
     items: Sequence[str | bytes], regions: Sequence[tuple[int, int]], bits: int, block_bits: int
 ) -> bytes:
-    """Hash a batch; return for each item its blocks: the number as little-endian u32, then the mask."""
+    """Hash a batch; return the blocks of each item: the number as little-endian u32, then the mask."""
     words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
     entries = np.empty((len(words), len(regions), 1 + block_bits // 32), dtype="<u4")
     for i, (first, size) in enumerate(regions):
@@ -112,7 +110,7 @@ def packed(
 
 
 def blocks_of(words: NDArray[np.uint32], first: int, size: int) -> NDArray[np.uint64]:
-    """Return the block that each word is scaled to, in a region with that first block and size."""
+    """Return the block that each word gives in a region with this first block and size."""
     # Before numpy 2 the product of an array of u32 and one u64 has 32 bits.
     blocks: NDArray[np.uint64] = words.astype(np.uint64) * np.uint64(size) >> np.uint64(32)
     blocks += np.uint64(first)
@@ -120,8 +118,8 @@ def blocks_of(words: NDArray[np.uint32], first: int, size: int) -> NDArray[np.ui
 
 
 def masks_at(positions: NDArray[np.uint8], block_bits: int) -> NDArray[np.uint64]:
-    """Return the mask of each column of positions, or of bytes that draw them, as a row of words."""
-    found: NDArray[np.uint64] = np.bitwise_or.reduce(MASKS[block_bits].take(positions, axis=0), axis=0)
+    """Return the mask of each column of positions, or of bytes that give them, as a row of words."""
+    found: NDArray[np.uint64] = np.bitwise_or.reduce(mask_rows(block_bits).take(positions, axis=0), axis=0)
     return found
 
 
@@ -142,7 +140,7 @@ def _masks_of_batch(drawn: NDArray[np.uint8], block_bits: int) -> NDArray[np.uin
 
 
 def _bit_counts(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """Return the number of bits that are set in each word."""
+    """Return the number of set bits in each word."""
     counts: NDArray[np.uint8]
     if hasattr(np, "bitwise_count"):
         counts = np.bitwise_count(words)
@@ -154,7 +152,7 @@ def _bit_counts(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
 def picks_of_batch(
     items: Sequence[str | bytes], regions: int, bits: int, block_bits: int
 ) -> tuple[list[NDArray[np.uint32]], NDArray[np.uint8]]:
-    """Hash a batch; return for each region the words that blocks are scaled from, and the positions."""
+    """Hash a batch; return, for each region, the words that give the blocks, and the positions."""
     words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
     block_words = []
     positions = np.empty((regions, bits, len(words)), dtype=np.uint8)
@@ -168,7 +166,7 @@ def picks_of_batch(
 
 
 def _moved(positions: Sequence[int], block_bits: int) -> list[int]:
-    """Return distinct positions: one that is taken already moves on to the next free one."""
+    """Return distinct positions: a repeated position moves to the next free one."""
     moved: list[int] = []
     for drawn in positions:
         position = drawn
@@ -179,7 +177,7 @@ def _moved(positions: Sequence[int], block_bits: int) -> list[int]:
 
 
 def _move_batch(positions: NDArray[np.uint8], block_bits: int) -> None:
-    """Make the positions of each item distinct as `_moved` does, in place: one column an item."""
+    """Make the positions of each item distinct in place, as `_moved` does; each column is an item."""
     later, earlier = _pairs(len(positions))
     items, columns = np.arange(positions.shape[1]), positions
     while True:
@@ -188,7 +186,7 @@ def _move_batch(positions: NDArray[np.uint8], block_bits: int) -> None:
         if not left.size:
             return
         items = items[left]
-        # An item's first position that clashes moves: those before it are final.
+        # Move only the first clashing position of each item: the positions before it are final.
         moving = later[clashes[:, left].argmax(axis=0)], items
         positions[moving] = (positions[moving] + np.uint8(1)) & np.uint8(block_bits - 1)
         columns = positions.take(items, axis=1)
@@ -196,12 +194,12 @@ def _move_batch(positions: NDArray[np.uint8], block_bits: int) -> None:
 
 @lru_cache
 def _pairs(positions: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the later and the earlier of each pair of so many positions, ordered by the later one."""
+    """Return the later and the earlier index of each pair of positions, ordered by the later one."""
     return np.tril_indices(positions, -1)
 
 
 def _mixed(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
-    """Return the words for the next region: each scrambled, and the first put last."""
+    """Return the words for the next region: scrambled, and rotated so that the first is last."""
     a = (a ^ a >> 16) * _MULTIPLIER & 0xFFFFFFFF
     b = (b ^ b >> 16) * _MULTIPLIER & 0xFFFFFFFF
     c = (c ^ c >> 16) * _MULTIPLIER & 0xFFFFFFFF
@@ -210,7 +208,7 @@ def _mixed(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
 
 
 def _mixed_batch(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the words of `_mixed` for many digests: one row a digest."""
+    """Return the words of `_mixed` for many digests, one row a digest."""
     product = (words ^ words >> np.uint32(16)) * np.uint32(_MULTIPLIER)
     product ^= product >> np.uint32(16)
     return np.roll(product, -1, axis=1)

@@ -1,10 +1,9 @@
-"""The blocked layout: the bits of an item lie in a few blocks of 256, or of 128.
+"""The blocked layout: the bits of an item lie in a few blocks of 256 or 128 bits.
 
-The filter is B blocks of b bits, divided into g regions.  An item has one block in each region and
-k' distinct bits in each block (`block_hashing`).  A script then reads and writes g short strings where the
-classic layout takes a command for each bit; the cost is memory, since some blocks get more items than
-others (Putze, Sanders & Singler, "Cache-, hash- and
-space-efficient Bloom filters", 2007).
+The filter has B blocks of b bits, divided into g regions.  An item has one block in each region and k'
+distinct bits in each block (`block_hashing`).  So a script reads and writes g short strings, while the
+classic layout takes a command for each bit.  The cost is memory, since some blocks get more items than others
+(Putze, Sanders & Singler, "Cache-, hash- and space-efficient Bloom filters", 2007).
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 from mmh3 import hash_bytes
 
 from bloomredis.bits import block_hashing, encoding
-from bloomredis.bits.batch import AT_ONCE, BlockBits
+from bloomredis.bits.arrays import np
+from bloomredis.bits.batch import BlockBits
 from bloomredis.bits.block_hashing import (
     BIT_VALUES,
     BLOCK_NUMBER,
@@ -31,10 +30,11 @@ from bloomredis.bits.block_hashing import (
 )
 from bloomredis.bits.derived import derived
 from bloomredis.bits.encoding import Item
+from bloomredis.bits.hashing import AT_ONCE, Digests
 from bloomredis.bits.limits import BLOCK_BITS
 
 FEWEST_OF_NUMPY: Final = 14
-"""Items from which on numpy, whose calls have a cost of their own, packs a batch faster than a loop."""
+"""The smallest batch that numpy packs faster than a loop, because of the overhead of numpy's calls."""
 
 
 @dataclass(frozen=True)
@@ -48,32 +48,32 @@ class Blocked:
 
     name = "blocked"
 
-    def __reduce__(self) -> tuple[Any, ...]:  # without what is derived
+    def __reduce__(self) -> tuple[Any, ...]:  # without the derived properties
         return Blocked, (self.num_bits, self.num_hashes, self.blocks_per_item, self.block_bits)
 
     @derived
     def item_bytes(self) -> int:
-        """Bytes of an item's blocks: their numbers, and the masks of its bits in them."""
+        """The length of one item's packed bytes: the number and mask of each of its blocks."""
         return (NUMBER_BYTES + self.block_bytes) * self.blocks_per_item
 
     @derived
     def block_bytes(self) -> int:
-        """Size of a block in bytes."""
+        """The size of a block in bytes."""
         return self.block_bits // 8
 
     @property
     def cost(self) -> float:
-        """Server time of setting an item, in probes of the classic layout."""
+        """The server time of setting an item, in probes of the classic layout."""
         return 3.0 * self.blocks_per_item
 
     @derived
     def bits_per_block(self) -> int:
-        """Bits that an item sets in each of its blocks."""
+        """The number of bits that an item sets in each of its blocks."""
         return self.num_hashes // self.blocks_per_item
 
     @derived
     def num_blocks(self) -> int:
-        """Blocks of the whole filter."""
+        """The number of blocks of the whole filter."""
         return self.num_bits // self.block_bits
 
     @derived
@@ -82,11 +82,11 @@ class Blocked:
         return block_hashing.regions_of(self.num_blocks, self.blocks_per_item)
 
     def offsets(self, item: Item) -> list[int]:
-        """Return the item's bits in probe order, all distinct, each below `num_bits`."""
+        """Return the offsets of the item's bits in probe order, all distinct, each below `num_bits`."""
         return self.probes(encoding.encode(item))
 
     def probes(self, item: bytes) -> list[int]:
-        """Return the offsets of an item that is already encoded."""
+        """Return the offsets of an encoded item."""
         return [
             block * self.block_bits + position
             for block, positions in picks(
@@ -96,7 +96,7 @@ class Blocked:
         ]
 
     def masks(self, item: bytes) -> list[tuple[int, int]]:
-        """Return each block of an encoded item, and the mask of the item's bits in it."""
+        """Return the number of each of an encoded item's blocks, with the mask of the item's bits in it."""
         digest = hash_bytes(item)
         several, _, end, num_blocks, _, _ = self._of_one
         if several:
@@ -121,7 +121,7 @@ class Blocked:
         if several:
             found = masks(digest, self.regions, self.bits_per_block, self.block_bits)
             return b"".join([pack(block, mask.to_bytes(size)) for block, mask in found])
-        # The same for the usual one block: every add and contains passes here.
+        # The same for one block, the usual case, written out because every add and test runs it.
         for drawn in digest[4:end]:
             mask |= values[drawn]
         if mask.bit_count() != end - 4:
@@ -130,14 +130,14 @@ class Blocked:
 
     @derived
     def _of_one(self) -> tuple[bool, Sequence[int], int, int, int, Callable[[int, bytes], bytes]]:
-        """Everything that `pack_one` and `masks` read, which would be nine attributes."""
+        """The values that `pack_one` and `masks` need, in one attribute since each lookup takes time."""
         values, pack = BIT_VALUES[self.block_bits], ENTRIES[self.block_bits].pack
         several, end = self.blocks_per_item > 1, 4 + self.bits_per_block
         return several, values, end, self.num_blocks, self.block_bytes, pack
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the blocks of encoded items, item after item."""
-        if len(items) < FEWEST_OF_NUMPY:
+        if len(items) < FEWEST_OF_NUMPY and not isinstance(items, Digests):
             one = self.pack_one
             return b"".join([one(item.encode() if isinstance(item, str) else item) for item in items])
         sizes = self.regions, self.bits_per_block, self.block_bits

@@ -1,4 +1,4 @@
-"""Size and false-positive rate of a filter in the blocked layout."""
+"""The size and false-positive rate of a filter in the blocked layout."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.limits import BLOCK_BITS, MAX_BITS_A_BLOCK, SMALL_BLOCK_BITS
 
 MOST_MEMORY: Final = 1.16
-"""Limit of the memory, as a multiple of the classic layout's."""
+"""The limit of the memory, as a multiple of the classic layout's."""
 _ENOUGH: Final = 1.2
-"""The same, of blocks of either size that may be chosen, with some room."""
+"""The upper end of the search for a number of blocks, as a multiple of the classic layout's memory."""
 
 
 def expected_error_rate(items: int, layout: Blocked) -> float:
-    """Probability of a false positive after so many items.
+    """Return the probability of a false positive after this number of items.
 
-    In a region of R blocks a block holds i of n items, i being binomial with p = 1/R (all but Poisson),
-    and the k' bits of an absent item are set with probability (1 - (1 - 1/b)^(i k'))^k'
-    (Putze, Sanders & Singler).  That assumes a block of average fill and bits
-    drawn with repeats; here the bits are distinct, and inclusion-exclusion gives the mean exactly:
+    In a region of R blocks a block holds i of n items; i is binomial with p = 1/R, nearly Poisson.  The k'
+    bits of an absent item are all set with probability (1 - (1 - 1/b)^(i k'))^k' (Putze, Sanders & Singler),
+    if the block has average fill and bits are drawn with repeats.  Here the bits are distinct, and
+    inclusion-exclusion gives the mean exactly:
 
         sum over r = 0 .. k' of (-1)^r C(k', r) (1 - (1 - C(b - r, k') / C(b, k')) / R)^n
 
-    The item is a false positive if this happens in all of its regions, which are independent.
+    The item is a false positive if its bits are all set in each of its regions, which are independent.
     """
     return _rate(items, layout.regions, layout.bits_per_block, layout.block_bits)
 
@@ -45,7 +45,7 @@ def _rate(items: int, regions: Sequence[tuple[int, int]], bits_per_block: int, b
 
 @lru_cache
 def _terms(bits: int, block_bits: int) -> list[tuple[int, float]]:
-    """Return for r = 0 .. k' the signed binomial, and the probability that an item hits one of r bits."""
+    """Return, for r = 0 .. k', the signed binomial and the probability that an item hits one of r bits."""
     subsets = math.comb(block_bits, bits)
     return [
         ((-1) ** r * math.comb(bits, r), 1 - math.comb(block_bits - r, bits) / subsets)
@@ -54,15 +54,15 @@ def _terms(bits: int, block_bits: int) -> list[tuple[int, float]]:
 
 
 @lru_cache
-def plan(capacity: int, error_rate: float, *, small: bool = True) -> Blocked:
-    """Return the layout for so many items at an error rate.  Raises `ValueError` if one key cannot hold it.
+def plan_blocked(capacity: int, error_rate: float, *, small: bool = True) -> Blocked:
+    """Return the layout for a capacity and an error rate; raise `ValueError` if one key cannot hold it.
 
-    A block accounts for at most three digits of the error rate, p^(1/g) >= 1/1000: more would take over
-    1.16 times the memory of the classic layout.  k' is then the number that needs the fewest blocks.  Blocks
-    of 128 bits cost a server less, and take more memory: they are chosen where that too is at most 1.16
-    times the classic one's.
+    A block contributes at most three digits of the error rate, p^(1/g) >= 1/1000: more digits would take over
+    1.16 times the memory of the classic layout.  Then k' is chosen for the fewest blocks.  Blocks of 128 bits
+    take less server time but more memory; they are chosen if the filter still takes at most 1.16 times the
+    memory of the classic layout.
 
-    :param small: blocks of 128 bits may be chosen.
+    :param small: allow blocks of 128 bits.
     """
     regions = max(1, math.ceil(-math.log10(error_rate) / 3 - 1e-9))
     classic = sizing.classic_bits(capacity, error_rate)
@@ -88,8 +88,8 @@ def _planned(capacity: int, error_rate: float, regions: int, block_bits: int) ->
 
     choices = [(fewest(bits), bits) for bits in range(1, MAX_BITS_A_BLOCK + 1)]
     blocks, bits = min(choices, key=lambda choice: (choice[0], rate(*choice)))
-    # With few blocks, one less may come nearer to the rate asked for, and exceed it by at most 5%.
-    nearest = rate(blocks, bits)  # 0 of a number too small for a float
+    # With few blocks, one block less may come nearer to the wanted rate; it may exceed that by at most 5%.
+    nearest = rate(blocks, bits)  # 0 if it is too small for a float
     limit = min(1.05, error_rate / nearest) if nearest else 1.05
     if blocks > regions and rate(blocks - 1, bits) / error_rate <= limit:
         blocks -= 1

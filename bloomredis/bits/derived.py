@@ -1,4 +1,4 @@
-"""Properties that are computed once."""
+"""A property that is computed once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 class derived(Generic[T]):  # noqa: N801 - used as a decorator
     """A property that is computed when it is first read; its class needs a `__dict__`.
 
-    Up to Python 3.11 `functools.cached_property` holds a lock meanwhile, and a child that is forked then
-    would wait for it for ever.
+    Up to Python 3.11, `functools.cached_property` holds a lock while it computes, so a child that is forked
+    meanwhile would wait forever.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

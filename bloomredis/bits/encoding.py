@@ -1,4 +1,4 @@
-"""Items as bytes: the types that a caller may pass, and the bytes that are hashed for each."""
+"""The encoding of items: the types that a caller may pass, and the bytes to hash for each type."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from numbers import Integral
-from typing import Any, Final, Protocol, cast
-
-import numpy as np
+from typing import Any, Final, Protocol, Union, cast
 
 from bloomredis.arguments import shown
+from bloomredis.bits.arrays import np
 
 _SECRET_BYTES: Final = 16
-Item = str | bytes | bytearray | memoryview | int | np.integer[Any]
+Item = Union[str, bytes, bytearray, memoryview, int, "np.integer[Any]"]
 
 
 class RowError(Exception):
-    """The refusal of an item of a batch."""
+    """An item of a batch that is not accepted."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(row, reason)
@@ -31,7 +30,7 @@ class RowError(Exception):
 
 @contextmanager
 def rows_from(first: int) -> Iterator[None]:
-    """Count the rows of a refusal from the first of all items, not of a batch."""
+    """Add `first`, the number of a batch's first row, to the row number of a `RowError`."""
     try:
         yield
     except RowError as error:
@@ -40,11 +39,11 @@ def rows_from(first: int) -> Iterator[None]:
 
 
 class RowTypeError(RowError, TypeError):
-    """An item of a batch has a type that no item has."""
+    """An item of a batch with a type that is not accepted."""
 
 
 class RowValueError(RowError, ValueError):
-    """An item of a batch has a value that no item has."""
+    """An item of a batch with a value that is not accepted."""
 
 
 def in_rows(
@@ -52,9 +51,9 @@ def in_rows(
     items: Sequence[Any],
     at_once: Callable[[Sequence[Any]], Sequence[str | bytes]] | None = None,
 ) -> Sequence[str | bytes]:
-    """Return the encoded items; the error for one that is refused has its row.
+    """Return the encoded items; raise an error with the row of the first item that is not accepted.
 
-    :param at_once: the encoding of a batch, which is faster and does not tell the row.
+    :param at_once: encodes a whole batch, which is faster; but its error does not tell the row.
     """
     if at_once is not None:
         with suppress(TypeError, ValueError):
@@ -62,7 +61,7 @@ def in_rows(
     encoded: list[str | bytes] = []
     try:
         for item in items:
-            encoded.append(encode(item))  # noqa: PERF401 - its length is the row of an error
+            encoded.append(encode(item))  # noqa: PERF401 - the list's length is the row of an error
     except (TypeError, ValueError) as error:
         kind = RowTypeError if isinstance(error, TypeError) else RowValueError
         raise kind(len(encoded), str(error)) from error
@@ -70,19 +69,20 @@ def in_rows(
 
 
 class Encoder(Protocol):
-    """Conversion of items to the bytes that are hashed: this module, or another system's layout."""
+    """An object that encodes items for hashing: this module, or the layout of another system."""
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that are hashed for an item; raise if its type or value is not accepted."""
+        """Return the bytes to hash for an item; raise if its type or value is not accepted."""
 
     def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
         """Return the encoded items, as bytes or as ASCII strings; raise as `encode` does."""
 
 
 def encode(item: Item) -> bytes:
-    """Return the bytes that are hashed for `item`: UTF-8 of a str, decimal digits of an int.
+    """Return the bytes to hash for `item`: UTF-8 of a str, decimal digits of an int, bytes as they are.
 
-    Raises `TypeError` for every other type, and `ValueError` for a str that UTF-8 cannot encode.
+    :raises TypeError: the item has another type.
+    :raises ValueError: the item is a str that UTF-8 cannot encode.
     """
     if isinstance(item, str):
         try:
@@ -107,7 +107,7 @@ def encode(item: Item) -> bytes:
 
 
 def plain(item: Any) -> Any:
-    """Return what a scalar of numpy or Arrow holds; any other item as it is."""
+    """Return the Python value of a scalar of numpy or Arrow; return any other item as it is."""
     if isinstance(item, Integral) and not isinstance(item, int):
         return int(item)
     as_py = getattr(item, "as_py", None)
@@ -115,7 +115,7 @@ def plain(item: Any) -> Any:
 
 
 def _is_null(item: object) -> bool:
-    """True for None, NaN and the nulls of pandas."""
+    """Return True for None, NaN and the nulls of pandas."""
     is_nan = isinstance(item, float) and math.isnan(item)
     return item is None or is_nan or type(item).__name__ in {"NAType", "NaTType"}
 
@@ -123,8 +123,8 @@ def _is_null(item: object) -> bool:
 def encode_all(items: Sequence[Item]) -> Sequence[str | bytes]:
     """Return `items` in a form that `digests` takes; raise as `encode` does.
 
-    Bytes and ASCII strings stay as they are, which is several times faster.  Other strings must not
-    reach mmh3: 5.3 crashes the process on an unpaired surrogate.
+    Bytes and ASCII strings are returned as they are, which is several times faster.  Other strings must not
+    reach mmh3, since mmh3 5.3 crashes the process on an unpaired surrogate.
     """
     try:
         plain = "".join(cast("Sequence[str]", items)).isascii()
@@ -137,14 +137,14 @@ def encode_all(items: Sequence[Item]) -> Sequence[str | bytes]:
 
 
 OWN: Final = 1
-"""The number of an `encode=` that is a function of the program's own."""
+"""The number of an `encode=` that is a program's own function."""
 
 
 def number_of(encode: Callable[[Any], bytes] | None) -> int | None:
-    """Return what a filter's header says of the encoding of its items; None for one that fits any filter.
+    """Return the number of an encoding in a filter's header; None if the encoding fits any filter.
 
-    It is 0 without an `encode=`, `OWN` for a function, which cannot be told from another one, and a
-    fingerprint of the secret for `keyed`.
+    The number is 0 without `encode=`, a fingerprint of the secret for `keyed`, and `OWN` for any other
+    function, since functions cannot be told apart.
     """
     if encode is None:
         return 0
@@ -152,7 +152,7 @@ def number_of(encode: Callable[[Any], bytes] | None) -> int | None:
 
 
 class _Keyed:
-    """Keyed BLAKE2b of an item's bytes."""
+    """The keyed BLAKE2b hash of an item's bytes."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -164,7 +164,7 @@ class _Keyed:
 
 
 class Unknown:
-    """The encoding of a filter whose program is another one: whatever needs no item works."""
+    """An encoding that this program does not have; only calls that take no items work."""
 
     fingerprint = None
 
@@ -178,13 +178,14 @@ class Unknown:
 def keyed(secret: bytes | str) -> Callable[[Item], bytes]:
     """Return an `encode=` for items that an attacker may choose.
 
-    MurmurHash3 has no secret: whoever can choose items can find some that share all their bits with another
-    one, and so have it called "already there".  With this, items are first hashed by BLAKE2b with a key
-    (RFC 7693), of which nobody can predict anything without the secret.  It costs about 1 µs an item, and
-    every client of the filter needs the same secret.
+    MurmurHash3 has no secret.  An attacker who chooses items can add items that set all bits of somebody
+    else's item, so that the filter reports that item as "already there".  `keyed` first hashes items by
+    BLAKE2b with a key (RFC 7693).  Nobody can predict this hash without the secret.  Every client
+    of the filter needs the same secret.  The hash takes about 1 µs an item.
 
-    :param secret: at least 16 bytes; as text it is encoded as UTF-8.
-    :raises ValueError, TypeError: for a secret that is too short, or of another type.
+    :param secret: at least 16 bytes; a str is encoded as UTF-8.
+    :raises ValueError: the secret is too short.
+    :raises TypeError: the secret has another type.
     """
     if isinstance(secret, str):
         secret = secret.encode()

@@ -1,4 +1,4 @@
-"""Packing of items for several layers of one filter."""
+"""The packing of items for several layers of one filter."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-import numpy as np
 from mmh3 import hash_bytes
 
+from bloomredis.bits.arrays import np
 from bloomredis.bits.block_hashing import (
     ALL_WORDS,
     BIT_VALUES,
     BLOCK_NUMBER,
-    MASKS,
     NUMBER_BYTES,
     blocks_of,
+    mask_rows,
     picks,
     picks_of_batch,
 )
@@ -28,23 +28,23 @@ from bloomredis.bits.limits import BLOCK_BITS
 
 @dataclass(frozen=True)
 class Layered:
-    """The layouts of several layers, the newest first: an item is packed for one after the other."""
+    """The layouts of several layers, the newest first; an item is packed for each layer in turn."""
 
     layers: tuple[Classic | Blocked, ...]
 
     @derived
     def item_bytes(self) -> int:
-        """Length of one item's packed bytes."""
+        """The length of one item's packed bytes."""
         return sum(layer.item_bytes for layer in self.layers)
 
     @derived
     def cost(self) -> float:
-        """Server time of setting an item, in probes; testing a layer costs as much as setting it."""
+        """The server time of setting an item, in probes; a test of a layer takes as long as an add to it."""
         return sum(layer.cost for layer in self.layers)
 
     @derived
     def _blocked(self) -> BlockedLayers | None:
-        """The layers, if all are in blocks of 256 bits, as those of stored filters are."""
+        """The layers if all have blocks of 256 bits, as the layers of stored filters have; else None."""
         blocks = [
             layer for layer in self.layers if isinstance(layer, Blocked) and layer.block_bits == BLOCK_BITS
         ]
@@ -74,22 +74,21 @@ class Layered:
 
 
 _PACKED_TOGETHER: Final = 1024
-"""Items packed at a time; one takes half a kilobyte and more."""
+"""The number of items to pack at a time; one item takes half a kilobyte or more."""
 
 
 @dataclass(frozen=True)
 class BlockedLayers:
-    """Several blocked layouts: an item is hashed once and packed for one after the other.
+    """Several blocked layouts with blocks of 256 bits; an item is hashed once and packed for each in turn.
 
-    Their blocks have 256 bits.  The positions of an item's bits are the same in all of them; a layout takes
-    the first `bits_per_block`.
+    An item has the same positions in all layouts; each layout uses the first `bits_per_block` of them.
     """
 
     layouts: Sequence[Blocked]
 
     @derived
     def _widest(self) -> tuple[int, int]:
-        """The largest numbers of blocks an item and of bits a block."""
+        """The largest number of blocks an item, and the largest number of bits a block."""
         regions = max(layout.blocks_per_item for layout in self.layouts)
         return regions, max(layout.bits_per_block for layout in self.layouts)
 
@@ -114,12 +113,13 @@ class BlockedLayers:
         """Return the blocks of encoded items in each layout, item after item."""
         columns = [0, *accumulate(layout.blocks_per_item for layout in self.layouts)]
         packed = np.empty((len(items), columns[-1], (NUMBER_BYTES + BLOCK_BITS // 8) // 4), dtype="<u4")
+        rows = mask_rows(BLOCK_BITS)
         for region, (words, positions) in enumerate(
             zip(*picks_of_batch(items, *self._widest, BLOCK_BITS), strict=True)
         ):
             masks = np.zeros((len(items), 4), dtype="<u8")
             for count, row in enumerate(positions, 1):
-                masks |= MASKS[BLOCK_BITS].take(row, axis=0)
+                masks |= rows.take(row, axis=0)
                 for layout, column in zip(self.layouts, columns, strict=False):
                     if layout.bits_per_block == count and region < layout.blocks_per_item:
                         first, size = layout.regions[region]

@@ -1,4 +1,4 @@
-"""Layouts: the interface between hashing and the scripts."""
+"""The interface of layouts, between hashing and the scripts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Packing(Protocol):
 
     @property
     def item_bytes(self) -> int:
-        """Length of one item's packed bytes; 0 where items differ in length."""
+        """The length of one item's packed bytes; 0 if items differ in length."""
 
     @property
     def cost(self) -> float:
-        """Server time of setting an item, in probes."""
+        """The server time of setting an item, in probes of the classic layout."""
 
     def pack_one(self, item: bytes) -> bytes:
-        """Return one encoded item packed for the scripts; the fastest way for one."""
+        """Return one encoded item packed for the scripts; the fastest way for one item."""
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return encoded items packed for the scripts, item after item; the fastest way for many."""
+        """Return encoded items packed for the scripts, item after item; the fastest way for many items."""
 
 
 class Layout(Packing, Protocol):
@@ -36,17 +36,17 @@ class Layout(Packing, Protocol):
 
     @property
     def num_bits(self) -> int:
-        """Size of the filter in bits."""
+        """The size of the filter in bits."""
 
     @property
     def num_hashes(self) -> int:
-        """Bits that one item sets."""
+        """The number of bits that one item sets."""
 
     def offsets(self, item: Item) -> list[int]:
-        """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
+        """Return the offsets of the item's bits in probe order, with repeats, each below `num_bits`."""
 
     def probes(self, item: bytes, /) -> list[int]:
-        """Return the offsets of an item that is already encoded."""
+        """Return the offsets of an encoded item."""
 
     def hashed(self, items: Sequence[str | bytes]) -> BatchBits:
         """Return the bits of a batch of encoded items."""

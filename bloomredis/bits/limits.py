@@ -8,12 +8,12 @@ HEADER_BYTES: Final = 64
 HEADER_BITS: Final = 8 * HEADER_BYTES
 
 MAX_HASHES: Final = 255
-"""Limit of the hashes an item; the header has one byte for their number."""
+"""The limit of hashes an item; the header stores their number in one byte."""
 BLOCK_BITS: Final = 256
-"""Size of a block in the blocked layout, if it is not `SMALL_BLOCK_BITS`."""
+"""The size of a large block in the blocked layout."""
 SMALL_BLOCK_BITS: Final = 128
-"""The other size: reading and writing such a block takes less time, and the filter a little more memory."""
+"""The size of a small block, which is faster to read and write but makes the filter a little larger."""
 MAX_BITS_A_BLOCK: Final = 12
-"""Limit of the bits that an item sets in a block; a digest has so many bytes left for them."""
+"""The limit of bits that an item sets in a block: a digest has 12 bytes after the block's number."""
 COUNTER_BITS: Final = 4
-"""Size of a counter in a counting filter."""
+"""The size of a counter in a counting filter."""

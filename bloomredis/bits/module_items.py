@@ -1,10 +1,13 @@
-"""Items of a filter in a key of the server's Bloom filter module, which hashes them itself.
+"""The items of a filter in a key of the server's Bloom filter module, which hashes them itself.
 
-They travel as strings of MessagePack, one after another: a script hands them to the module without a table.
+Items are sent as MessagePack strings, one after another, which a script passes to the module without a table.
 
-A filter of the module has no header.  In its place it has items that only one generation of it has:
-*markers*, which every call tests in the same step; a *signature*, which all filters with markers have; and
-the *spelling* of the generation, from which a later client reads it.
+A filter of the module has no header.  In its place this library adds items to the filter:
+
+* *markers*, which differ between generations; every call tests them in the same step.
+* a *signature*, which all filters with markers share.
+* the generation *in nibbles*, from which a later client reads the generation.
+* if the filter's items are encoded, items that say so and name the encoding.
 """
 
 from __future__ import annotations
@@ -17,17 +20,17 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 MADE, ADOPTED = b"made", b"adopted"
-"""Signatures of a filter that was made by this library, and of one that another program had made."""
+"""The signatures of filters that this library created, and of filters that another program had created."""
 
 _PREFIX: Final = b"\0bloomr"
 _CHANCE: Final = 8
-"""A full filter of another program has all markers by chance once in 10^8."""
+"""The exponent of a chance: a full filter of another program has all markers once in 10^8."""
 
 _SPELLED: Final = 4
-"""A nibble that was not spelled is found by chance once in 10^4."""
+"""The exponent of a chance: a full filter has a nibble that was not added once in 10^4."""
 
 _NIBBLES: Final = 16
-_MOST_MARKERS, _MOST_COPIES = 48, 12  # of a rate that RedisBloom no longer makes filters for
+_MOST_MARKERS, _MOST_COPIES = 48, 12  # reached at rates for which RedisBloom creates no filters
 _HEADS: Final = [bytes([0xA0 + n]) if n < 32 else bytes([0xD9, n]) for n in range(256)]
 _TEXT_HEADS: Final = [head.decode("latin-1") for head in _HEADS]
 
@@ -39,8 +42,8 @@ def _head(length: int) -> bytes:
 
 
 def packed(items: Sequence[str | bytes]) -> bytes:
-    """Return items as strings of MessagePack, one after another."""
-    try:  # all of them short and ASCII, which is twice as fast
+    """Return items as MessagePack strings, one after another."""
+    try:  # twice as fast, if all items are short ASCII strings
         heads = map(_TEXT_HEADS.__getitem__, map(len, items))
         return "".join(chain.from_iterable(zip(heads, items, strict=True))).encode("latin-1")  # type: ignore[arg-type]  # str
     except (IndexError, TypeError):
@@ -50,7 +53,7 @@ def packed(items: Sequence[str | bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class ModuleItems:
-    """The items of one filter: its markers, and the packing of others."""
+    """The markers of one filter, and the packing of its items."""
 
     markers: tuple[bytes, ...]
 
@@ -59,31 +62,31 @@ class ModuleItems:
     cost = 1.2
 
     def pack_one(self, item: bytes) -> bytes:
-        """Return one encoded item as a string of MessagePack."""
+        """Return one encoded item as a MessagePack string."""
         length = len(item)
         return (_HEADS[length] if length < 256 else _head(length)) + item
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return encoded items as strings of MessagePack, one after another."""
+        """Return encoded items as MessagePack strings, one after another."""
         return packed(items)
 
 
 class Marking(NamedTuple):
-    """Numbers of the items that mark a filter, which follow from its error rate."""
+    """The numbers of items that this library adds to a filter; they follow from its error rate."""
 
     markers: int
-    copies: int  # of each nibble of the spelling
+    copies: int  # the number of items for each nibble of the generation
 
     def total(self, *, encoded: bool) -> int:
-        """Return the number of all: the markers, as many of each sign, and the spelling."""
+        """Return the number of all added items: markers, signatures, the encoding's items, and nibbles."""
         return (4 if encoded else 2) * self.markers + _NIBBLES * self.copies
 
     def signature(self, kind: bytes) -> list[bytes]:
-        """Return the items that all filters with markers have, of one kind."""
+        """Return the items that all filters with this signature share."""
         return [_PREFIX + kind + bytes([i]) for i in range(self.markers)]
 
     def encoding(self, number: int) -> list[bytes]:
-        """Return the items that say of a filter that its items are encoded, and by what."""
+        """Return the items which say that a filter's items are encoded, and by which encoding."""
         return [*self.signature(b"coded"), *self.signature(b"by" + digits_of(number))]
 
     def of(self, generation: bytes) -> tuple[bytes, ...]:
@@ -91,28 +94,28 @@ class Marking(NamedTuple):
         return tuple(_PREFIX + generation + bytes([i]) for i in range(self.markers))
 
     def questions(self, encoding: int) -> list[bytes]:
-        """Return the items that tell a generation: both signatures, an encoding, then every spelling."""
-        spellings = [
+        """Return the items to test for a generation: both signatures, an encoding, then every nibble."""
+        nibbles = [
             _PREFIX + b"%x%x%d" % (place, digit, copy)
             for place in range(_NIBBLES)
             for digit in range(16)
             for copy in range(self.copies)
         ]
-        return [*self.signature(MADE), *self.signature(ADOPTED), *self.encoding(encoding), *spellings]
+        return [*self.signature(MADE), *self.signature(ADOPTED), *self.encoding(encoding), *nibbles]
 
     def kind_of(self, answers: Sequence[int]) -> bytes | None:
-        """Return the signature that a filter has, by its answers to the questions; None for neither."""
+        """Return a filter's signature, given its answers to `questions`; None if it has no signature."""
         if all(answers[: self.markers]):
             return MADE
         return ADOPTED if all(answers[self.markers : 2 * self.markers]) else None
 
     def encoded(self, answers: Sequence[int]) -> tuple[bool, bool]:
-        """Return whether a filter's items are encoded, and whether by what was asked about."""
+        """Return whether a filter's items are encoded, and whether by the encoding in `questions`."""
         coded, own = (all(answers[i * self.markers : (i + 1) * self.markers]) for i in (2, 3))
         return coded, coded and own
 
     def generations(self, answers: Sequence[int]) -> Iterator[bytes]:
-        """Yield the generations that a filter may have, by its answers to the questions."""
+        """Yield the generations that a filter may have, given its answers to `questions`."""
         found = [""]
         at = 4 * self.markers
         for _ in range(_NIBBLES):
@@ -124,21 +127,21 @@ class Marking(NamedTuple):
 
 
 def digits_of(encoding: int) -> bytes:
-    """Return an encoding as the scripts take it, b"" for none."""
+    """Return the number of an encoding in the scripts' form; b"" for none."""
     return b"%08x" % encoding if encoding else b""
 
 
 _MOST: Final = 1024
-"""Generations that are looked for at most; at an error rate of 1e-2 there is one, or by chance two."""
+"""The most generations to consider; at an error rate of 1e-2 there is one, or by chance there are two."""
 
 
 def as_flags(answers: str | bytes) -> Sequence[int]:
-    """Return the bytes of a reply as numbers, 1 or 0."""
+    """Return the answers in a reply as numbers, 1 or 0."""
     return answers.encode() if isinstance(answers, str) else answers
 
 
 def marking(error_rate: float) -> Marking:
-    """Return the numbers of items that mark a filter with that error rate."""
+    """Return the numbers of items that this library adds to a filter with this error rate."""
     digits = -math.log10(min(error_rate, 0.9))
     markers, copies = math.ceil(_CHANCE / digits), math.ceil(_SPELLED / digits)
     return Marking(max(2, min(_MOST_MARKERS, markers)), min(_MOST_COPIES, copies))

@@ -1,4 +1,4 @@
-"""Size, fill and error rate of a filter: the arithmetic of Bloom filters.
+"""The arithmetic of Bloom filters: size, fill and error rate.
 
 In the formulas n is the capacity, p the error rate, m the number of bits and k the number of
 hashes.  Sources:
@@ -21,19 +21,19 @@ from typing import Final, SupportsIndex
 from bloomredis.bits.limits import COUNTER_BITS, HEADER_BITS
 
 MAX_BITS = 2**32 - HEADER_BITS
-"""Limit of one filter's bits: a Redis string holds 2^32 bits, and the header takes 512."""
+"""The limit of one filter's bits: a Redis string holds 2^32 bits, of which the header takes 512."""
 
 LEAST_BITS: Final = 1024
-"""Of a classic filter: among fewer bits, probes that start differently fall together too often."""
+"""The least bits of a classic filter: among fewer bits, probes with different starts coincide too often."""
 FINEST: Final = 1e-9
-"""The lowest rate that a classic filter keeps: for a lower one it would take many times the usual bits."""
+"""The lowest rate that a classic filter keeps: a lower rate would take many times the usual bits."""
 RULES: Final = 1
-"""Version of the rules by which new filters are sized; a record of layers says which ones it goes by."""
-_ROUNDING: Final = 1.01  # what a whole number of hashes may add to a rate
+"""The version of the rules that size new filters; a record of layers stores the version of its layers."""
+_ROUNDING: Final = 1.01  # the factor by which rounding the number of hashes may raise a rate
 
 
 def integer(what: str, value: SupportsIndex) -> int:
-    """Return `value` as an int.  Raises `TypeError` if it is not an integer."""
+    """Return `value` as an int; raise `TypeError` if it is not an integer."""
     with suppress(TypeError):
         if not isinstance(value, bool):
             return index(value)
@@ -41,7 +41,7 @@ def integer(what: str, value: SupportsIndex) -> int:
 
 
 def positive(what: str, value: SupportsIndex, most: int | None = None) -> int:
-    """Return `value` as an int from 1 to `most`.  Raises `TypeError` or `ValueError`."""
+    """Return `value` as an int from 1 to `most`; raise `TypeError` or `ValueError`."""
     number = integer(what, value)
     if number < 1 or (most is not None and number > most):
         limits = "at least 1" if most is None else f"from 1 to {most}"
@@ -50,12 +50,12 @@ def positive(what: str, value: SupportsIndex, most: int | None = None) -> int:
 
 
 def checked_capacity(capacity: SupportsIndex) -> int:
-    """Return `capacity` as a positive int.  Raises `TypeError` or `ValueError`."""
+    """Return `capacity` as a positive int; raise `TypeError` or `ValueError`."""
     return positive("capacity", capacity)
 
 
 def checked_error_rate(error_rate: float) -> float:
-    """Return `error_rate` as a float strictly between 0 and 1.  Raises `TypeError` or `ValueError`."""
+    """Return `error_rate` as a float strictly between 0 and 1; raise `TypeError` or `ValueError`."""
     if isinstance(error_rate, bool) or not hasattr(error_rate, "__float__"):
         raise TypeError(f"error_rate must be a float, not {type(error_rate).__name__} {error_rate!r}")
     rate = float(error_rate)
@@ -65,17 +65,17 @@ def checked_error_rate(error_rate: float) -> float:
 
 
 def classic_bits(capacity: int, error_rate: float) -> int:
-    """Bits for `capacity` items at `error_rate`: m = -n ln p / (ln 2)^2 (Broder & Mitzenmacher)."""
+    """Return the bits for a capacity and an error rate: m = -n ln p / (ln 2)^2 (Broder & Mitzenmacher)."""
     return math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
 
 
 @lru_cache
 def least_bits(capacity: int, error_rate: float, finest: float = FINEST) -> int:
-    """Bits in the classic layout: `classic_bits`, or the more that a small filter needs for its rate.
+    """Return the bits in the classic layout: `classic_bits`, or more for a small filter.
 
-    It needs them since an absent item may have the very probes of another: `equal_probes`.
+    A small filter needs more because an absent item may have all probes of a stored one (`equal_probes`).
 
-    :param finest: the rate that is kept where `error_rate` is lower.
+    :param finest: the rate to size for if `error_rate` is lower.
     """
     textbook = classic_bits(capacity, error_rate)
     least, hashes = max(textbook, LEAST_BITS), num_hashes(textbook, capacity)
@@ -87,7 +87,7 @@ def least_bits(capacity: int, error_rate: float, finest: float = FINEST) -> int:
 
 
 def num_bits(capacity: int, error_rate: float, finest: float | None = FINEST) -> int:
-    """Return `least_bits`, or `classic_bits` if `finest` is None; no more than one key can hold.
+    """Return `least_bits`, or `classic_bits` if `finest` is None; at most `MAX_BITS`.
 
     :raises ValueError: one key cannot hold `classic_bits` (`MAX_BITS`).
     """
@@ -96,7 +96,7 @@ def num_bits(capacity: int, error_rate: float, finest: float | None = FINEST) ->
 
 
 def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
-    """Return `bits`.  Raises `ValueError` if one key cannot hold so many (`MAX_BITS`)."""
+    """Return `bits`; raise `ValueError` if they exceed one key's limit (`MAX_BITS`)."""
     if bits > MAX_BITS:
         raise ValueError(
             f"capacity {capacity} at error_rate {error_rate} needs {bits} bits; one key holds at most "
@@ -107,7 +107,7 @@ def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
 
 
 def num_counters(capacity: int, error_rate: float) -> int:
-    """Return `num_bits` as a number of counters.  Raises `ValueError` if one key cannot hold so many."""
+    """Return the counters for a capacity and error rate; raise `ValueError` if one key cannot hold them."""
     counters, most = classic_bits(capacity, error_rate), MAX_BITS // COUNTER_BITS
     if counters > most:
         raise ValueError(
@@ -118,17 +118,17 @@ def num_counters(capacity: int, error_rate: float) -> int:
 
 
 def num_hashes(bits: int, capacity: int) -> int:
-    """Hashes an item for the lowest error rate: k = (m / n) ln 2, rounded, at least 1."""
+    """Return the hashes an item for the lowest error rate: k = (m / n) ln 2, rounded, at least 1."""
     return max(1, round(bits / capacity * math.log(2)))
 
 
 def expected_error_rate(fill_ratio: float, hashes: int) -> float:
-    """Probability that all k bits of an absent item are set, its probes being its own: (X / m)^k."""
+    """Return the probability that all k bits of an absent item with its own probes are set: (X / m)^k."""
     return fill_ratio**hashes
 
 
 def equal_probes(items: int, bits: int) -> float:
-    """Probability that an absent item has the probes of one of so many that are in: n / m^2.
+    """Return the probability that an absent item has all probes of one of the stored items: n / m^2.
 
     Two numbers below m determine all probes of an item (Dillinger & Manolios).
     """
@@ -136,19 +136,19 @@ def equal_probes(items: int, bits: int) -> float:
 
 
 def classic_error_rate(items: int, bits: int, hashes: int) -> float:
-    """Probability of a false positive in the classic layout after so many items."""
+    """Return the probability of a false positive in the classic layout after this number of items."""
     fill = expected_fill_ratio(items, bits, hashes)
     return min(1.0, expected_error_rate(fill, hashes) + equal_probes(items, bits))
 
 
 def expected_fill_ratio(items: int, bits: int, hashes: int) -> float:
-    """Expected share of set bits after so many items: 1 - e^(-kn/m) (Broder & Mitzenmacher)."""
+    """Return the expected share of set bits: 1 - e^(-kn/m) (Broder & Mitzenmacher)."""
     return -math.expm1(-hashes * items / bits)
 
 
 def approximate_count(ones: int, bits: int, hashes: int) -> int:
-    """Estimate of the items behind `ones` set bits: n* = -(m / k) ln(1 - X / m) (Swamidass & Baldi).
+    """Estimate the items from the number of set bits: n* = -(m / k) ln(1 - X / m) (Swamidass & Baldi).
 
-    A filter with every bit set has no finite estimate; it counts as if one bit were left.
+    A filter with every bit set has no finite estimate; the result is that for one unset bit.
     """
     return round(-bits / hashes * math.log1p(-min(ones, bits - 1) / bits))

@@ -10,7 +10,7 @@ from bloomredis.cli.streams import open_closed
 
 
 def main() -> None:
-    """Run the command and exit; if stdout is closed or the extra missing, say so and exit with 2."""
+    """Run the command and exit; exit with status 2 if stdout is closed or the extra is not installed."""
     if "stdout" in open_closed():  # before the imports below, and before items are added whose output is lost
         _refuse(f"standard output is closed; to discard the output, redirect it to {os.devnull}")
     try:

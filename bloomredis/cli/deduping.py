@@ -1,7 +1,7 @@
-"""The work of `dedupe`: ask which lines are new, write these, and ask on.
+"""The work of `dedupe`: add lines to the filter, and write those that were new.
 
-In a shared filter a line is marked when it is asked about, so few are asked about at a time as long as few
-were written: a reader that goes away after some lines leaves no more than about as many behind.
+Adding a line to a shared filter marks it for all runs.  So as long as few lines were written, few are added
+at a time: if the reader goes away after n lines, at most about n marked lines are lost.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-import typer
-
 from bloomredis import BatchInterruptedError, BloomError, OutcomeUnknownError
+from bloomredis.cli import messages
 from bloomredis.cli.crowding import Crowding
-from bloomredis.cli.filters import Kind, kind_of
+from bloomredis.cli.filters import kind_of
+from bloomredis.cli.kinds import Kind
 from bloomredis.cli.lines import Columns, Key
 from bloomredis.cli.outlet import FEW, NotTakenError, Outlet
 from bloomredis.cli.output import fail
 
 Piece = tuple[Sequence[Key], Sequence[bytes]]
-"""The keys of lines, each key once, and the lines."""
+"""Distinct keys, and a line for each."""
 
 
 class Deduping:
-    """One run.
+    """One run of `dedupe`.
 
-    :param outlet: where new lines go, None to count them only.
-    :param shared: others know the filter by its name.
+    :param outlet: takes the new lines; None to count them only.
+    :param shared: the filter has a name, by which other runs use it.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Deduping:
         self._crowding.end()
 
     def _pieces(self, keys: Sequence[Key], lines: Sequence[bytes]) -> Iterator[Piece]:
-        """Cut a batch into pieces that may be asked about at once."""
+        """Yield the pieces of a batch, each small enough to be marked at once."""
         outlet = self._outlet
         if outlet is None or not self._shared or outlet.lines >= len(keys) > 0:
             yield keys, lines
@@ -67,12 +67,12 @@ class Deduping:
             start = stop
 
     def _unknown(self, keys: Sequence[Key]) -> list[bool]:
-        """Return which keys may be new, without marking them."""
+        """Return for each key whether it may be new, without marking it."""
         known = iter(self._seen.contains_many(_asked(keys)))
         return [isinstance(key, int) or not next(known) for key in keys]
 
     def _ask(self, piece: Piece) -> int:
-        """Mark lines, and write those that were new; return how many."""
+        """Mark lines, write those that were new, and return their number."""
         keys, lines = piece
         asked = _asked(keys)
         answers, error = self._add(asked)
@@ -100,7 +100,7 @@ class Deduping:
             return error.results, cause
 
     def _not_taken(self, keys: Sequence[Key]) -> None:
-        """Give back lines that are marked and were not taken; where that cannot be, count them."""
+        """Unmark the lines that were not taken; if the filter cannot remove items, print their number."""
         marked = _asked(keys)
         if not marked:
             return
@@ -109,22 +109,21 @@ class Deduping:
                 self._seen.remove(key)
             return
         lines = "1 line is" if len(marked) == 1 else f"{len(marked):,} lines are"
-        typer.echo(
-            f"bloomredis: warning: the output was not taken to its end: {lines} marked as seen in "
-            f"{self._seen.name!r} and will not be printed again",
-            err=True,
+        messages.warn(
+            f"the reader did not take all output: {lines} marked as seen in {self._seen.name!r} and will "
+            "not be printed again"
         )
 
 
 def _asked(keys: Sequence[Key]) -> Sequence[Key]:
-    """Return the keys that are compared: all but those of lines that pass anyway."""
+    """Return the keys that the filter is asked about: all but those of lines that pass anyway."""
     if int not in set(map(type, keys)):
         return keys
     return [key for key in keys if not isinstance(key, int)]
 
 
 def _merged(keys: Sequence[Key], answers: Sequence[bool]) -> Iterator[bool]:
-    """Yield whether each line passes, up to the first that has no answer."""
+    """Yield whether each line passes, up to the first line without an answer."""
     answered = iter(answers)
     for key in keys:
         if isinstance(key, int):

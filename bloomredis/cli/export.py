@@ -1,4 +1,4 @@
-"""`bloomredis export`: gauges of filters for Prometheus."""
+"""`bloomredis export`, which prints or serves gauges of filters for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from bloomredis.cli import filters
+from bloomredis.cli.options import Names, at_least, option
 from bloomredis.cli.output import write
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
-
-Names = Annotated[list[str], typer.Argument(help="The filters' keys.")]
 
 
 def export(
@@ -22,11 +21,17 @@ def export(
     cluster: Cluster = None,
     listen: Annotated[
         str | None,
-        typer.Option(help="Serve them at this address, as 127.0.0.1:9188.", show_default=False),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Serve the gauges at this address, such as 127.0.0.1:9188 or 9188.",
+            show_default=False,
+        ),
     ] = None,
-    every: Annotated[float, typer.Option(min=0, help="Seconds for which an answer is repeated.")] = 30.0,
+    every: Annotated[
+        float, option(at_least(0), "SECONDS", "Time for which an answer is repeated (default: 30).")
+    ] = 30.0,
 ) -> None:
-    """Print the fill of filters in the format of Prometheus, or serve it to scrapes until it is stopped.
+    """Print the fill of filters in the format of Prometheus, or serve it to scrapes until stopped.
 
     It needs prometheus_client: pip install 'bloomredis[cli,prometheus]'.
     """
@@ -39,14 +44,20 @@ def export(
         write(gauges.text())
         return
     with Stop().waiting():
-        write(f"{gauges.serve(*address)}\n".encode())
+        try:
+            serving = gauges.serve(*address)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"--listen {listen}") from error
+        write(f"{serving}\n".encode())
         while True:
             pause()
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Return the host and the port of an address; port 0 is for any that is free."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"--listen takes an address as 127.0.0.1:9188, not {text!r}")
-    return host.strip("[]"), int(port)
+    """Return the host (default: 127.0.0.1) and the port; port 0 stands for any free port."""
+    host, colon, port = text.rpartition(":")
+    if bool(host) != bool(colon) or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(
+            f"--listen takes an address such as 127.0.0.1:9188, or a port such as 9188, not {text!r}"
+        )
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,44 +1,26 @@
-"""Filters of every kind, as options describe them: made, or opened as what they are."""
+"""Creation and opening of filters of every kind, from options of the command line."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any, Final
 
 import bloomredis
 from bloomredis import FilterInfo, FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.bits.encoding import Unknown
-from bloomredis.cli import durations, layouts
+from bloomredis.cli import layouts
+from bloomredis.cli.kinds import CLASSES, Kind
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.module.filter import other_layout
 
-
-class Kind(StrEnum):
-    """The kinds of filters, by their names on the command line."""
-
-    FIXED = "fixed"
-    SCALING = "scaling"
-    ROTATING = "rotating"
-    SHARDED = "sharded"
-    COUNTING = "counting"
-
-
-CLASSES: Final = {
-    Kind.FIXED: "BloomFilter",
-    Kind.SCALING: "ScalingBloomFilter",
-    Kind.ROTATING: "RotatingBloomFilter",
-    Kind.SHARDED: "ShardedBloomFilter",
-    Kind.COUNTING: "CountingBloomFilter",
-}
 _ONLY_OF: Final = {
     "window": Kind.ROTATING,
     "slices": Kind.ROTATING,
     "shards": Kind.SHARDED,
     "expansion": Kind.SCALING,
 }
-"""Options that one kind has; an option that is given alone says which kind is meant."""
+"""Options that only one kind has; without --kind, the option selects the kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +31,7 @@ class Wanted:
     capacity: int | None = None
     error_rate: float | None = None
     layout: str | None = None
-    window: str | None = None
+    window: float | None = None
     slices: int | None = None
     shards: int | None = None
     expansion: int | None = None
@@ -60,7 +42,7 @@ class Wanted:
         return not isinstance(layouts.layout(self.layout), str | None)
 
     def checked(self) -> Kind | None:
-        """Return the kind that the options mean, None if any will do.
+        """Return the kind that the options select, None if they allow any kind.
 
         Raises `ValueError` for options that contradict each other.
         """
@@ -71,13 +53,13 @@ class Wanted:
                     raise ValueError(f"--{option} is for --kind {kind}, not for --kind {meant}")
                 meant = kind
         if self.is_foreign and meant not in (None, Kind.FIXED):
-            raise ValueError(f"--layout {self.layout} is that of another system; --kind {meant} has no such")
+            raise ValueError(f"--layout {self.layout} is another system's, so --kind {meant} cannot have it")
         if self.layout is not None and meant is Kind.COUNTING:
             raise ValueError("--kind counting has one layout only; leave out --layout")
         return Kind.FIXED if self.is_foreign else meant
 
     def completed(self, capacity: int, error_rate: float) -> Wanted:
-        """Return the same with these parameters in the place of those that were not given."""
+        """Return a copy with these values for the parameters that were not given."""
         return replace(
             self,
             capacity=capacity if self.capacity is None else self.capacity,
@@ -85,18 +67,16 @@ class Wanted:
         )
 
     def parameters(self) -> dict[str, Any]:
-        """Return what was given, as the parameters of a class."""
+        """Return the given options as parameters of a filter class."""
         names = ("capacity", "error_rate", "layout", *_ONLY_OF)
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if "window" in given:
-            given["window"] = durations.seconds("--window", given["window"])
         if "layout" in given:
             given["layout"] = layouts.layout(self.layout)
         return given
 
 
 def make(client: Any, name: str, wanted: Wanted, kind: Kind, **more: Any) -> Any:
-    """Return a new filter of that kind, which nothing has been sent for."""
+    """Return a new filter object of that kind, without I/O."""
     parameters = wanted.parameters() | more
     if kind is Kind.ROTATING and "window" not in parameters:
         raise ValueError(
@@ -106,9 +86,9 @@ def make(client: Any, name: str, wanted: Wanted, kind: Kind, **more: Any) -> Any
 
 
 def opened(client: Any, name: str, layout: str | None = None) -> Any:
-    """Return a stored filter, opened as what it is, or a bitmap with the layout of another system.
+    """Return a stored filter as an object of its kind, or a bitmap with the layout of another system.
 
-    A filter that has lost a part is returned too: it can be deleted.
+    A filter that has lost a part is returned too, so that it can be deleted.
     """
     if not name:
         raise ValueError("a filter's name must not be empty")
@@ -128,7 +108,7 @@ def opened(client: Any, name: str, layout: str | None = None) -> Any:
 
 
 def _open(client: Any, name: str, kind: str) -> Any:
-    """Open a filter as one of that kind; one whose items a program encodes is good for what needs no item."""
+    """Open a filter of that kind; if programs encode its items, open it for calls without items."""
     try:
         return _open_with(client, name, kind, None)
     except FilterMismatchError:
@@ -138,7 +118,7 @@ def _open(client: Any, name: str, kind: str) -> Any:
 
 
 def _open_with(client: Any, name: str, kind: str, encode: Unknown | None) -> Any:
-    """Open a filter with that encoding; one of the server's module gets no markers by a command."""
+    """Open a filter with that encoding; add no markers to a filter of the server's module."""
     class_ = getattr(bloomredis, kind)
     if kind != CLASSES[Kind.FIXED]:
         try:
@@ -172,7 +152,7 @@ def kind_of(found: Any) -> Kind:
 
 
 def stored_parameters(found: Any, about: FilterInfo) -> dict[str, Any]:
-    """Return the parameters that an opened filter was made with; `about` is its info."""
+    """Return the parameters that a filter was created with; `about` is its info."""
     known = {"capacity": about.capacity, "error_rate": about.error_rate, "layout": about.layout}
     record = getattr(getattr(found._operations, "stored", None), "record", None)  # noqa: SLF001 - info() lacks it
     if record is None:
@@ -181,8 +161,8 @@ def stored_parameters(found: Any, about: FilterInfo) -> dict[str, Any]:
     return known | own
 
 
-def check(found: Any, wanted: Wanted) -> None:
-    """Raise `FilterMismatchError` unless a stored filter is as the given options say."""
+def check_parameters(found: Any, wanted: Wanted) -> None:
+    """Raise `FilterMismatchError` unless a stored filter matches the given options."""
     kind, meant = kind_of(found), wanted.checked()
     if meant not in (None, kind):
         raise _differs(found, "kind", kind, meant)

@@ -1,4 +1,4 @@
-"""`bloomredis import`: items from a set or from files, or a filter of RedisBloom."""
+"""`bloomredis import`, which loads a set, files, or a filter of RedisBloom."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import typer
 
 from bloomredis import BloomError, FilterNotFoundError, compat
 from bloomredis.cli import filters, progress
-from bloomredis.cli.filters import Kind, Wanted
-from bloomredis.cli.info import Name
+from bloomredis.cli.filters import Wanted
 from bloomredis.cli.inputs import STDIN, lines_of
+from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
 from bloomredis.cli.members import Members
-from bloomredis.cli.numbers import Capacity, ErrorRate
-from bloomredis.cli.portable import OtherUrl
+from bloomredis.cli.options import Capacity, ErrorRate, Name, OtherUrl, kind_option
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
@@ -39,22 +38,24 @@ def import_(  # long: the signature declares every option
     ] = None,
     from_file: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Items, one a line; - is stdin.", show_default=False),
+        typer.Option(metavar="FILE", help="A file of items, one a line; - is stdin.", show_default=False),
     ] = None,
     from_url: OtherUrl = None,
-    kind: Annotated[Kind | None, typer.Option(help="Of a new filter.", show_default=False)] = None,
+    kind: Annotated[Kind | None, kind_option("kind of a new filter.")] = None,
     capacity: Capacity = None,
     error_rate: ErrorRate = None,
     layout: Layout = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Begin again with the set.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Read the set from its beginning again.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Load what another system has into a filter, which is made if there is none with that name.
+    """Load items of another system into a filter, which is created if it does not exist.
 
-    --from-set reads a set without a pause for its users, in constant memory. It can be interrupted: the same
-    command goes on where it was, within a day. A new filter has room for twice the members of the set.
+    --from-set reads a set without blocking its users, in constant memory. If it is interrupted, the same
+    command continues where it stopped, within a day. A new filter has room for twice the members of the set.
 
-    --from-redisbloom stores a copy of the filter, with the same answers, that is only read.
+    --from-redisbloom stores a read-only copy of the filter, with the same answers.
     """
     given = [each for each in (from_set, from_redisbloom, from_file) if each]
     if len(given) != 1:
@@ -86,7 +87,7 @@ def import_(  # long: the signature declares every option
 
 
 class _Lines:
-    """Lines until a signal ends the program: those that were read before it are loaded."""
+    """The lines up to a signal that ends the program, so that all lines read before it are loaded."""
 
     def __init__(self, batches: Iterable[list[bytes]]) -> None:
         self._batches = batches
@@ -100,10 +101,10 @@ class _Lines:
 
 
 def _filter(client: Any, name: str, wanted: Wanted, count: int | None) -> Any:
-    """Return the stored filter, which the options must fit; a new one if there is none."""
+    """Return the stored filter, which must match the options, or a new filter."""
     with suppress(FilterNotFoundError):
         found = filters.opened(client, name)
-        filters.check(found, wanted)
+        filters.check_parameters(found, wanted)
         return found
     if wanted.capacity is None and count is None:
         raise ValueError("a new filter needs --capacity")

@@ -6,9 +6,10 @@ import math
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from bloomredis.cli import progress
 from bloomredis.cli.lines import batches
@@ -17,17 +18,27 @@ from bloomredis.cli.stopping import Stop
 STDIN = Path("-")
 CHUNK_BYTES = 256 * 1024
 Advance = Callable[[int], None]
+_COMPRESSED: Final = {
+    b"\x1f\x8b": ("gzip", "zcat"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstdcat"),
+    b"\xfd7zXZ\0": ("xz", "xzcat"),
+    b"BZh91AY&SY": ("bzip2", "bzcat"),
+}
+"""The first bytes of compressed files, what they are, and the program that prints them."""
 
 
 class Reading:
-    """Progress through files; `total` is None unless all have a size."""
+    """Progress through files, in bytes; `total` is None unless all are regular files."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.total = _total_bytes(files)
         self.done = 0
 
     def expected(self, lines: int) -> int | None:
-        """Return about how many lines there are in all, rather too many, if so many were read by now."""
+        """Return an upper estimate of the number of lines in all files; None without a total.
+
+        :param lines: the number of lines read so far.
+        """
         if self.total is None:
             return None
         return math.ceil(1.1 * lines * max(1.0, self.total / max(1, self.done)))
@@ -36,7 +47,7 @@ class Reading:
 def lines_of(
     files: Sequence[Path], stop: Stop, *, quiet: bool, reading: Reading | None = None
 ) -> Iterator[list[bytes]]:
-    """Yield the lines of one file after another as soon as they arrive; the end of a file ends a line.
+    """Yield the lines of one file after another, as soon as they arrive; the end of a file ends a line.
 
     :param stop: a signal ends the program while a read waits.
     :param quiet: show no progress if stdout is a terminal, since the lines are printed there.
@@ -45,12 +56,29 @@ def lines_of(
     with _progress(reading, quiet=quiet) as advance:
         for path in files:
             if path == STDIN:
-                yield from batches(_chunks(sys.stdin.fileno(), stop, advance))
+                yield from batches(_text(_chunks(sys.stdin.fileno(), stop, advance), "standard input"))
             else:
-                with stop.waiting():  # a named pipe waits for its writer
+                with stop.waiting():  # opening a named pipe waits for its writer
                     opened = path.open("rb", buffering=0)
                 with opened as file:
-                    yield from batches(_chunks(file.fileno(), stop, advance))
+                    yield from batches(_text(_chunks(file.fileno(), stop, advance), str(path)))
+
+
+def _text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Yield chunks.  Raises `ValueError` if the first one is the beginning of a compressed file."""
+    first = True
+    for chunk in chunks:
+        if first:
+            _check_text(chunk, name)
+            first = False
+        yield chunk
+
+
+def _check_text(beginning: bytes, name: str) -> None:
+    for magic, (what, program) in _COMPRESSED.items():
+        if beginning.startswith(magic):
+            file = "FILE" if name == "standard input" else name
+            raise ValueError(f"{name} is compressed ({what}), not lines: {program} {file} | bloomredis ...")
 
 
 def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
@@ -62,7 +90,7 @@ def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
 
 @contextmanager
 def _progress(reading: Reading, *, quiet: bool) -> Iterator[Advance]:
-    """Count bytes, and show progress."""
+    """Yield a function that counts bytes and shows progress."""
     with progress.shown("reading", quiet=quiet) as show:
 
         def advance(size: int) -> None:

@@ -1,30 +1,25 @@
-"""`bloomredis add` and `bloomredis check`: items of the command line, or lines of stdin."""
+"""`bloomredis add`, `check` and `remove`, for items on the command line or lines of stdin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import compress
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from bloomredis import BatchInterruptedError, BloomError
 from bloomredis.cli import filters
-from bloomredis.cli.info import Name
 from bloomredis.cli.inputs import STDIN, lines_of
+from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
+from bloomredis.cli.options import Count, Items, Name
 from bloomredis.cli.output import write
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
 
 NOTHING_FOUND = 1
-
-Items = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ITEM...", help="Items; without any, the lines of stdin.", show_default=False),
-]
-Count = Annotated[bool, typer.Option("--count", help="Print only totals.")]
 
 
 def add(
@@ -36,7 +31,7 @@ def add(
     layout: Layout = None,
     as_json: Json = False,
 ) -> None:
-    """Add items to a filter that exists; print how many there were, and how many were new."""
+    """Add items to a stored filter; print how many were read and how many were new."""
     stop = Stop()
     with stop.waiting():
         found = filters.opened(connect(url, cluster=cluster, retries=4), name, layout)
@@ -45,6 +40,33 @@ def add(
         totals["new"] += sum(_added(found, batch, totals["read"]))
         totals["read"] += len(batch)
     report(totals, as_json=as_json)
+
+
+def remove(
+    name: Name, items: Items = None, *, url: Url, cluster: Cluster = None, as_json: Json = False
+) -> None:
+    """Remove items from a counting filter, each once; print how many were read and how many removed.
+
+    Remove only items that were added: removing a false positive removes other items with it.
+
+    Exit status: 0 if items were removed, 1 if none.
+    """
+    stop = Stop()
+    with stop.waiting():
+        found = filters.opened(connect(url, cluster=cluster, retries=4), name)
+    if filters.kind_of(found) is not Kind.COUNTING:
+        raise ValueError(
+            f"{name!r} is a {type(found).__name__}: only a filter that was created with --kind counting can "
+            "remove items"
+        )
+    totals = {"read": 0, "removed": 0}
+    for batch in _batches(items, stop):
+        for item in batch:
+            totals["removed"] += found.remove(item)
+            totals["read"] += 1
+    report(totals, as_json=as_json)
+    if not totals["removed"]:
+        raise typer.Exit(NOTHING_FOUND)
 
 
 def check(
@@ -57,12 +79,12 @@ def check(
     count: Count = False,
     as_json: Json = False,
 ) -> None:
-    """Print the items that are in a filter, in order; nothing is added.
+    """Print the items that are in a filter, in order; add none.
 
-    An item that is not printed is not in the filter for certain; one that is printed may, at the filter's
-    error rate, never have been added.
+    An item that is not printed is certainly not in the filter. A printed item may be a false positive, at the
+    filter's error rate.
 
-    Exit status: 0 some were found, 1 none.
+    Exit status: 0 if items were found, 1 if none.
     """
     stop = Stop()
     with stop.waiting():
@@ -95,6 +117,6 @@ def _added(found: Any, batch: list[bytes], before: int) -> list[bool]:
     except BatchInterruptedError as error:
         done = before + len(error.results)
         raise BloomError(
-            f"{error.__cause__}; the first {done:,} items were added, the others may be added again"
+            f"{error.__cause__}; the first {done:,} items were added; the others can be added again"
         ) from error
     return answers

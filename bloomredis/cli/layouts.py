@@ -1,4 +1,4 @@
-"""Layouts by their names on the command line: `blocked`, or `go_zero:20000` for that of another system."""
+"""Layouts by their names on the command line: `blocked`, or `go_zero:20000` for another system's layout."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bloomredis.stored import planning
 FOREIGN: Final = ("go_zero", "guava", "jedis", "php_bkdr", "redis_bitmaps", "redis_template", "redisson")
 OWN: Final = (*planning.NAMES, ModuleItems.name)
 HELP: Final = (
-    f"{', '.join(OWN[:-1])} or {OWN[-1]}; or another system's, with what its function in "
-    "bloomredis.compat takes: go_zero:20000, redisson:1000,0.01."
+    f"{', '.join(OWN[:-1])} or {OWN[-1]}; or another system's, with the arguments of its function "
+    "in bloomredis.compat: go_zero:20000, redisson:1000,0.01."
 )
-Layout = Annotated[str | None, typer.Option(help=HELP, show_default=False)]
+Layout = Annotated[str | None, typer.Option(metavar="LAYOUT", help=HELP, show_default=False)]
 
 
 def layout(text: str | None) -> Any:
@@ -26,7 +26,7 @@ def layout(text: str | None) -> Any:
     name, colon, values = text.partition(":")
     if name not in FOREIGN:
         names = ", ".join((*OWN, *(f"{one}:..." for one in FOREIGN)))
-        raise ValueError(f"--layout is one of {names}; not {text!r}")
+        raise ValueError(f"--layout must be one of {names}, not {text!r}")
     from bloomredis import compat  # noqa: PLC0415 - most runs need none
 
     make = getattr(compat, name)
@@ -34,7 +34,7 @@ def layout(text: str | None) -> Any:
     try:
         inspect.signature(make).bind(*given)
     except TypeError:
-        raise ValueError(f"--layout {name} is written {_usage(name, make)}, not {text}") from None
+        raise ValueError(f"write --layout {name} as {_usage(name, make)}, not {text}") from None
     return make(*given)
 
 

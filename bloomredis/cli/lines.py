@@ -1,11 +1,10 @@
-"""Splitting of bytes into lines, and of lines into the columns that they are compared by.
+"""Splitting of bytes into lines, and the first line with each key.
 
-Lines are bytes without their newline.  C code does all work on them, a chunk at a time.
+Lines are bytes without their newline.  For speed, functions in C do all work on them, a chunk at a time.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
@@ -13,14 +12,14 @@ Keys = Callable[[list[bytes]], Iterable[bytes | None]]
 """A function from lines to the keys that they are compared by."""
 
 Key = bytes | int
-"""The part of a line that is compared; the line's number if it passes without being compared."""
+"""The part of a line that is compared, or the number of a line that passes without a comparison."""
 
 
 def batches(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Yield the lines of one input as soon as they arrive: those that each chunk completes.
 
-    A last line needs no newline.  A line longer than a chunk costs no more time per byte; while it is put
-    together it is in memory twice.
+    A last line needs no newline.  A line longer than a chunk costs no more time per byte, but memory holds
+    it twice while it is joined.
     """
     partial: list[bytes] = []
     for chunk in chunks:
@@ -36,32 +35,35 @@ def batches(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 class Missing(StrEnum):
-    """Treatment of lines without the asked field."""
+    """Treatment of lines without the column or key."""
 
     KEEP = "keep"
     DROP = "drop"
     ERROR = "error"
 
 
-class Columns:
-    r"""The part of lines that is compared: the whole line, or column `field`, counted from 1.
+def missing_named(text: str) -> Missing:
+    """Return a treatment by its name.  Raises `ValueError`."""
+    if text not in tuple(Missing):
+        raise ValueError(f"{text!r} is not one of {', '.join(Missing)}")
+    return Missing(text)
 
-    Without a delimiter, columns are split as in awk: at runs of spaces and tabs, ignoring those at the
-    start.  A delimiter is a plain string, or `\t`.
+
+class Columns:
+    """Selection of the part of lines that is compared.
+
+    :param keys: a function from lines to that part, None for whole lines.
     """
 
-    def __init__(self, field: int | None, delimiter: str | None, missing: Missing = Missing.KEEP) -> None:
-        self._field = field
+    def __init__(self, keys: Keys | None, missing: Missing = Missing.KEEP) -> None:
+        self._keys = keys
         self._missing = missing
         self._refused: int | None = None
-        self._keys = None if field is None else keys(field, delimiter)
-        if field is None and delimiter is not None:
-            raise ValueError("--delimiter separates columns, so it needs --field")
 
     def split(self, lines: list[bytes], before: int) -> tuple[Sequence[Key], Sequence[bytes]]:
-        """Return keys, each once, and the first line with each; a line that passes anyway has a number.
+        """Return distinct keys and the first line with each; a line that passes anyway has its number as key.
 
-        :param before: lines before these.
+        :param before: the number of lines before these.
         """
         if self._keys is None:
             whole = list(dict.fromkeys(lines))
@@ -78,31 +80,8 @@ class Columns:
         return list(first), list(first.values())
 
     def check(self) -> None:
-        """Raise `ValueError` if the last lines had one that is refused; those before it are done."""
+        """Raise `ValueError` if `split` refused a line; it has returned the lines before that line."""
         if self._refused is not None:
             raise ValueError(
-                f"line {self._refused} has no field {self._field}; --missing keep or drop goes on after such"
+                f"line {self._refused} has no such column or key; --missing keep or drop continues after it"
             )
-
-
-def keys(field: int, delimiter: str | None) -> Keys:
-    """Return a function from lines to their column `field`, None for a line that has none."""
-    if delimiter is None:
-        return _blank_separated(field)
-    if not delimiter:
-        raise ValueError("--delimiter must not be empty")
-    return _separated(field, delimiter.replace(r"\t", "\t").encode(errors="surrogateescape"))
-
-
-def _blank_separated(field: int) -> Keys:
-    # The pattern matches every line; it is possessive, so that missing columns cost no backtracking.
-    match = re.compile(rb"[ \t]*+(?:[^ \t]++[ \t]*+){0,%d}+([^ \t]*+)" % (field - 1)).match
-    return lambda lines: [found[1] or None for found in map(match, lines) if found]
-
-
-def _separated(field: int, delimiter: bytes) -> Keys:
-    def column(line: bytes) -> bytes | None:
-        columns = line.split(delimiter, field)
-        return columns[field - 1] if len(columns) >= field else None
-
-    return lambda lines: map(column, lines)

@@ -1,19 +1,35 @@
-"""`bloomredis create` and `bloomredis delete`."""
+"""`bloomredis create`, `clear`, `reserve`, `expire` and `delete`, which act on a whole filter."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any
 
 import typer
 
-from bloomredis.cli import durations, filters
-from bloomredis.cli.filters import Kind, Wanted
-from bloomredis.cli.info import Name, described
+from bloomredis.cli import filters, messages
+from bloomredis.cli.filters import Wanted
+from bloomredis.cli.info import brief
+from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
-from bloomredis.cli.numbers import Capacity, ErrorRate
-from bloomredis.cli.reports import Json, report
-from bloomredis.cli.server import Cluster, Url, connect
-from bloomredis.errors import FilterNotFoundError
+from bloomredis.cli.options import (
+    Capacity,
+    ErrorRate,
+    Expansion,
+    Name,
+    Shards,
+    Slices,
+    Window,
+    kind_option,
+    option,
+    time,
+)
+from bloomredis.cli.reports import Json, human, report
+from bloomredis.cli.server import Cluster, Url, connect, node_of
+from bloomredis.errors import FilterLostError, FilterNotFoundError
+
+Ttl = Annotated[float | None, option(time, "TIME", "Time until a new filter expires: 90s, 15m, 12h, 7d, 2w.")]
 
 
 def create(  # long: the signature declares every option
@@ -22,55 +38,133 @@ def create(  # long: the signature declares every option
     url: Url,
     cluster: Cluster = None,
     kind: Annotated[
-        Kind | None,
-        typer.Option(help="fixed if not given, or what the other options mean.", show_default=False),
+        Kind | None, kind_option("kind (default: the kind that other options imply, or fixed).")
     ] = None,
     capacity: Capacity = None,
     error_rate: ErrorRate = None,
     layout: Layout = None,
-    window: Annotated[
-        str | None, typer.Option(help="Of a rotating filter: 90s, 15m, 12h, 7d.", show_default=False)
-    ] = None,
-    slices: Annotated[
-        int | None, typer.Option(help="Slices of that window; 4 if not given.", show_default=False)
-    ] = None,
-    shards: Annotated[int | None, typer.Option(help="Of a sharded filter.", show_default=False)] = None,
-    expansion: Annotated[
-        int | None, typer.Option(help="Of a scaling filter: growth of its layers.", show_default=False)
-    ] = None,
-    ttl: Annotated[
-        str | None, typer.Option(help="Time until it expires: 90s, 15m, 12h, 7d.", show_default=False)
-    ] = None,
+    window: Window = None,
+    slices: Slices = None,
+    shards: Shards = None,
+    expansion: Expansion = None,
+    ttl: Ttl = None,
     as_json: Json = False,
 ) -> None:
-    """Create a filter, or check that the one with this name is as the options say; print what it is."""
+    """Create a filter, or check that the stored one matches the options; print its parameters.
+
+    A new filter needs --capacity and --error-rate. If the filter exists, only the options that are given are
+    compared.
+    """
     wanted = Wanted(
         kind=kind, capacity=capacity, error_rate=error_rate, layout=layout,
         window=window, slices=slices, shards=shards, expansion=expansion,
     )  # fmt: skip
-    meant = wanted.checked() or Kind.FIXED
-    if not wanted.is_foreign and None in (capacity, error_rate):
-        raise ValueError("a new filter needs --capacity and --error-rate")
-    more = {} if ttl is None else {"ttl": durations.seconds("--ttl", ttl)}
-    if more and meant is Kind.ROTATING:
+    meant = wanted.checked()
+    if ttl is not None and meant is Kind.ROTATING:
         raise ValueError(
             "--kind rotating takes no --ttl: it expires by itself a --window after the last item"
         )
-    made = filters.make(connect(url, cluster=cluster), name, wanted, meant, **more)
+    client = connect(url, cluster=cluster)
+    if wanted.is_foreign:
+        brief(filters.make(client, name, wanted, Kind.FIXED, **_given(ttl=ttl)), as_json=as_json)
+        messages.note(f"nothing is stored before the first add; give --layout {layout} each time")
+        return
+    with suppress(FilterNotFoundError):
+        found = filters.opened(client, name)
+        filters.check_parameters(found, wanted)
+        brief(found, as_json=as_json)
+        return
+    missing = [
+        one for one, value in (("--capacity", capacity), ("--error-rate", error_rate)) if value is None
+    ]
+    if missing:
+        raise ValueError(f"a new filter needs {' and '.join(missing)}")
+    made = filters.make(client, name, wanted, meant or Kind.FIXED, **_given(ttl=ttl))
     made.reserve()
-    about = made.info()
-    fields = described(made, about)
-    names = ("name", "kind", "layout", "capacity", "error_rate", "size_bytes", "count", "ttl")
-    kept = {field: value for field, value in fields.items() if field in names}
-    report(kept, as_json=as_json, shown={"ttl": durations.shown(about.ttl)})
+    brief(made, as_json=as_json)
+    _warn_if_full(client, name)
+
+
+def _given(**options: Any) -> Mapping[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _warn_if_full(client: Any, name: str) -> None:
+    """Warn if the server uses more than its maxmemory; it creates a filter all the same."""
+    from redis.exceptions import ResponseError  # noqa: PLC0415 - for --help to be quick
+
+    with suppress(ResponseError):  # the user may not run INFO
+        memory = node_of(client, name).info("memory")
+        limit = memory.get("maxmemory", 0)
+        used = memory.get("used_memory", 0) - memory.get("mem_not_counted_for_evict", 0)
+        if 0 < limit < used:
+            messages.warn(
+                f"the server uses {human(used)} and its maxmemory is {human(limit)}: it refuses writes "
+                f"or evicts keys. Raise maxmemory, or delete {name!r} and plan a smaller one: bloomredis plan"
+            )
+
+
+def clear(
+    name: Name, *, url: Url, cluster: Cluster = None, layout: Layout = None, as_json: Json = False
+) -> None:
+    """Empty a filter but keep its parameters; a filter that has lost a part is complete and empty then.
+
+    Programs that use the filter get FilterLostError at their next call.
+    """
+    found = filters.opened(connect(url, cluster=cluster), name, layout)
+    found.clear()
+    brief(found, as_json=as_json)
+
+
+def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
+    """Let a filter that has lost a part continue without it; print its parameters.
+
+    The items of the lost part are new again. A complete filter stays as it is.
+    """
+    found = filters.opened(connect(url, cluster=cluster), name)
+    try:
+        found.reserve()
+    except FilterLostError as lost:
+        try:
+            found.reserve()  # after reporting the loss once, the object continues
+        except FilterLostError:
+            raise lost from None
+        messages.warn(f"{str(lost).partition(' since ')[0]}; the items of that part are new again")
+    brief(found, as_json=as_json)
+
+
+def expire(
+    name: Name,
+    after: Annotated[
+        float,
+        typer.Argument(
+            parser=time, metavar="TIME", help="90s, 15m, 12h, 7d, 2w from now.", show_default=False
+        ),
+    ],
+    *,
+    url: Url,
+    cluster: Cluster = None,
+    layout: Layout = None,
+    as_json: Json = False,
+) -> None:
+    """Let a filter and everything that it stores expire after a time."""
+    found = filters.opened(connect(url, cluster=cluster), name, layout)
+    if not hasattr(found, "expire"):
+        raise ValueError(
+            f"{name!r} is a rotating filter, which expires by itself a window after the last item"
+        )
+    found.expire(after)
+    brief(found, as_json=as_json)
 
 
 def delete(
     name: Name, *, url: Url, cluster: Cluster = None, layout: Layout = None, as_json: Json = False
 ) -> None:
-    """Delete a filter of any kind, with all that it stores."""
+    """Delete a filter of any kind, with everything that it stores.
+
+    Receipts, which make retries of calls safe, stay for up to ten minutes and then expire.
+    """
     found = filters.opened(connect(url, cluster=cluster), name, layout)
     if not found.delete():
-        raise FilterNotFoundError(f"there is no filter {name!r} on this server")
-    if as_json:
-        report({"name": name, "deleted": True}, as_json=True)
+        raise FilterNotFoundError(f"there is no filter {name!r} on this server; bloomredis list shows them")
+    report({"name": name, "deleted": True}, as_json=as_json)

@@ -1,8 +1,8 @@
-"""The members of a set that is imported: read by SSCAN, with a note of how far that has come.
+"""The members of a set that is imported: read by SSCAN, with a stored note of the progress.
 
-A cursor is good for the process that gave it, whatever is added or removed meanwhile; so the note is one of
-a run of the server, and of the filter that has what was read until then: another run, database, key or
-generation of the filter does not find it.
+A cursor is valid only in the server process that returned it, even if members are added or removed meanwhile.
+So the key of the note depends on the run of the server, the database, the key of the set and the generation
+of the filter.  An import for which one of them differs does not find the note.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from bloomredis.cli.server import is_of_cluster
 from bloomredis.protocol.keys import auxiliary_prefix
 
 _COUNT: Final = 8192
-"""Members that one SSCAN replies: 2 ms of the server."""
+"""Members in a reply of SSCAN, which takes the server 2 ms."""
 _READ_AHEAD: Final = 2
-"""Replies that a thread reads while others are loaded; with more it gets in the way of that."""
+"""Replies that a thread reads ahead of the loading; more would slow the loading down."""
 _NOTE_SECONDS: Final = 86_400
 _SAMPLE: Final = 16
-"""Members of which one at least has to be there at the end."""
+"""Members to remember; the set must still have one of them at the end."""
 
 
 class Note:
-    """A note beside a filter: the cursor up to which a set was loaded, and the members that were read.
+    """A note beside a filter: the cursor up to which a set was loaded, and the number of members read.
 
-    :param of: what it is only good for; another note has another key.
+    :param of: the values for which the note is valid; its key depends on them.
     """
 
     def __init__(self, client: Any, name: str, of: Sequence[str]) -> None:
@@ -39,23 +39,23 @@ class Note:
         self._key = auxiliary_prefix(name.encode()) + b"import:" + digest[:16].encode()
 
     def read(self) -> tuple[int, int]:
-        """Return the cursor and the members; 0 and 0 for none."""
+        """Return the cursor and the number of members; 0 and 0 without a note."""
         kept = (self._client.get(self._key) or b"0 0").split()
         return int(kept[0]), int(kept[1])
 
     def write(self, cursor: int, members: int) -> None:
-        """Keep them for a day."""
+        """Store the note for a day."""
         self._client.set(self._key, f"{cursor} {members}", ex=_NOTE_SECONDS)
 
     def forget(self) -> None:
-        """Delete it."""
+        """Delete the note."""
         self._client.unlink(self._key)
 
 
 class Members:
-    """A set, or a sorted set, on its way into a filter.
+    """A set or a sorted set that is imported into a filter.
 
-    :param source: the client of its server, which replies with bytes.
+    :param source: a client of the set's server; its replies must be bytes.
     """
 
     def __init__(self, source: Any, key: str) -> None:
@@ -72,9 +72,9 @@ class Members:
         self.before = 0  # members that earlier runs have loaded
 
     def go_on(self, client: Any, name: str, generation: str) -> None:
-        """Begin where an interrupted import into this filter was, and keep a note for the next one.
+        """Continue an interrupted import into this filter, and store notes so that this one can be continued.
 
-        There is none where the filter has no generation, or the server does not give the id of its run.
+        Do neither if the filter has no generation, or the server does not give the id of its run.
         """
         if self._run and generation:
             database = getattr(self._source, "connection_pool", None)
@@ -82,7 +82,7 @@ class Members:
             self._note = Note(client, name, (self._run, str(number), self._key, generation))
 
     def items(self) -> Iterator[bytes]:
-        """Yield all members, or those that an interrupted run has left; some may come twice."""
+        """Yield all members, or those that an interrupted run did not load; some may appear twice."""
         cursor, self.before = self._note.read() if self._note else (0, 0)
         read = 0
         for after, found in self._replies(cursor):
@@ -91,7 +91,7 @@ class Members:
             self._ahead.append((read, after))
 
     def _replies(self, cursor: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield replies of the scan, each with the cursor behind it; a thread reads some ahead."""
+        """Yield the replies of the scan, each with the next cursor; a thread reads some ahead."""
         after, is_done = cursor, False
 
         def scan() -> tuple[int, list[bytes]] | None:
@@ -102,7 +102,7 @@ class Members:
             is_done = not after
             return after, found
 
-        thread = ThreadPoolExecutor(1)  # so they run one after the other
+        thread = ThreadPoolExecutor(1)  # one thread, so that the scans run in order
         try:
             ahead = deque(thread.submit(scan) for _ in range(_READ_AHEAD))
             while (reply := ahead.popleft().result()) is not None:
@@ -112,7 +112,7 @@ class Members:
             thread.shutdown(cancel_futures=True)
 
     def note(self, done: int) -> None:
-        """Note how far it has come: so many members that were yielded are in the filter."""
+        """Store the progress: the filter holds the first `done` members that were yielded."""
         cursor = None
         while self._ahead and self._ahead[0][0] <= done:
             read, cursor = self._ahead.popleft()
@@ -120,15 +120,15 @@ class Members:
             self._note.write(cursor, self.before + read)
 
     def forget(self) -> None:
-        """Forget the note."""
+        """Delete the note, if this import stores one."""
         if self._note:
             self._note.forget()
 
     def check(self) -> None:
-        """Raise `BloomError` unless it was one set, on one run of the server, from begin to end.
+        """Raise `BloomError` if the server was restarted, or the set replaced, while it was read.
 
-        A cursor has no sense on a server that was started meanwhile, and the client would not notice that.
-        Of a set with other members in the place of all that were there, nothing is known either.
+        A cursor has no meaning on a server that was started meanwhile, and the client would not notice the
+        restart.  A set that has lost all sampled members counts as replaced.
         """
         again = "while it was read, so members may be missing in the filter: run the command again"
         if self._run_id() != self._run:
@@ -137,7 +137,7 @@ class Members:
             raise BloomError(f"{self._key!r} was deleted or replaced {again}")
 
     def _sample(self) -> list[bytes]:
-        """Return some members; of a sorted set those that are removed last where it is trimmed."""
+        """Return some members; of a sorted set those with the highest scores, which trimming removes last."""
         found: list[bytes] = (
             self._source.zrange(self._key, -_SAMPLE, -1)
             if self._is_sorted
@@ -166,7 +166,7 @@ class Members:
         return kind
 
     def _run_id(self) -> str:
-        """Return the id of the run of the server that has the set; empty where it may not be asked."""
+        """Return the id of the run of the set's server, empty if the user may not run INFO."""
         from redis.exceptions import ResponseError  # noqa: PLC0415 - for --help to be quick
 
         source: Any = self._source

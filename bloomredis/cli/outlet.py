@@ -1,6 +1,6 @@
-"""Lines handed to whoever reads stdout; it is known which of them were not taken.
+"""Output of lines to stdout that can tell which lines the reader has not taken.
 
-What the reader of a pipe has not taken when it goes away lies in the pipe, and Linux says how much that is.
+If the reader of a pipe goes away, its unread bytes stay in the pipe, and Linux tells their number.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from collections.abc import Sequence
 from fcntl import ioctl
 from typing import Final
 
-from bloomredis.cli.output import send
+from bloomredis.cli.output import write_unbuffered
 from bloomredis.cli.stopping import Stop
 
 FEW: Final = 1000
-"""Lines after which a reader is taken for one that reads everything."""
+"""Lines after which the reader is assumed to read everything."""
 
-_PAUSE: Final = 1  # ms between looks at a pipe that is not empty
-_LINGER: Final = 3  # ms for a reader of few lines to go away
+_PAUSE: Final = 1  # ms between checks of a pipe that is not empty
+_LINGER: Final = 3  # ms in which a reader of few lines may go away
 
 
 class NotTakenError(Exception):
-    """The last `count` lines were not written, or not read by the other end of a pipe that is closed now."""
+    """The last `count` lines were not written, or the reader of the pipe went away without reading them."""
 
     def __init__(self, count: int, reason: OSError) -> None:
         super().__init__(count, reason)
@@ -35,9 +35,9 @@ class NotTakenError(Exception):
 
 
 class Outlet:
-    """Stdout, and the number of lines that were written there.
+    """Stdout, and the number of lines written to it.
 
-    :param waits: wait until the reader of a pipe has taken what was written, so that nothing is ahead of it.
+    :param waits: after each write, wait until the reader of a pipe has read everything.
     """
 
     def __init__(self, stop: Stop, *, waits: bool) -> None:
@@ -46,14 +46,16 @@ class Outlet:
         self._descriptor = sys.stdout.fileno()
         self._is_pipe = waits and stat.S_ISFIFO(os.fstat(self._descriptor).st_mode)
         self._poll = select.poll()
-        self._poll.register(self._descriptor, 0)  # an error is reported all the same: nobody reads
+        self._poll.register(
+            self._descriptor, 0
+        )  # no events: a poll then reports only that the reader has gone
 
     def put(self, lines: Sequence[bytes]) -> None:
         """Write lines.  Raises `NotTakenError` if some were not taken."""
         if not lines:
             return
         data = b"".join([line + b"\n" for line in lines])
-        taken, error = send(data)
+        taken, error = write_unbuffered(data)
         if error is None and self._is_pipe and (left := self._left_behind()) is not None:
             taken, error = taken - left, BrokenPipeError()
         if error is not None:
@@ -62,7 +64,7 @@ class Outlet:
         self.lines += len(lines)
 
     def _left_behind(self) -> int | None:
-        """Wait until all was read, and return None; return the bytes in the pipe if the reader has gone."""
+        """Wait until the pipe is empty and return None; if the reader has gone, return the unread bytes."""
         with self._stop.waiting():
             while True:
                 gone = bool(self._poll.poll(0))

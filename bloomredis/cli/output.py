@@ -1,4 +1,4 @@
-"""Unbuffered output to stdout, which ends the program quietly when the reader has gone."""
+"""Unbuffered output to stdout, which ends the program quietly if the reader has gone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 
-def send(data: bytes) -> tuple[int, OSError | None]:
+def write_unbuffered(data: bytes) -> tuple[int, OSError | None]:
     """Write `data` to stdout; return how many bytes were written, and the error that stopped it, if any."""
     # Not through Python's buffer, which would write again at exit.  Not by number: 1 may be a socket.
     stream = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
@@ -25,12 +25,12 @@ def send(data: bytes) -> tuple[int, OSError | None]:
 
 def write(data: bytes) -> None:
     """Write all of `data` to stdout, or end as `fail` does."""
-    if error := send(data)[1]:
+    if error := write_unbuffered(data)[1]:
         fail(error)
 
 
 def fail(error: OSError) -> None:
-    """Raise an error of writing; if the reader has gone, exit with the status of SIGPIPE, 141."""
+    """Raise an error of a write; if the reader has gone, exit with the status of SIGPIPE, 141, instead."""
     if isinstance(error, BrokenPipeError):
         raise SystemExit(128 + signal.SIGPIPE) from None
     raise error
@@ -43,6 +43,6 @@ def show(fields: Mapping[str, object]) -> None:
 
 
 def printable(value: object) -> str:
-    """Return a value as text that does nothing to a terminal: control characters as escape sequences."""
+    """Return a value as text that is safe for a terminal: control characters become escape sequences."""
     text = str(value)
     return text if text.isprintable() else repr(text)[1:-1]

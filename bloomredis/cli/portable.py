@@ -1,4 +1,4 @@
-"""`bloomredis save`, `restore`, `copy` and `merge`."""
+"""`bloomredis save`, `restore`, `copy` and `merge`, which move filters."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ import typer
 import bloomredis
 from bloomredis import LocalFilter
 from bloomredis.bits.encoding import Unknown
-from bloomredis.cli import durations, filters, progress
-from bloomredis.cli.info import Name, described
+from bloomredis.cli import filters, progress
+from bloomredis.cli.info import brief
+from bloomredis.cli.options import Name, OtherUrl
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
-from bloomredis.operations.whole.files import Whole
+from bloomredis.operations.whole.files import SavedFile
 from bloomredis.stored.saved import format as saved
 
-_SHOWN = ("name", "kind", "layout", "capacity", "error_rate", "size_bytes", "count", "ttl")
-
-File = Annotated[str, typer.Argument(help="The file; - is stdout, or stdin.", show_default=False)]
-OtherUrl = Annotated[
-    str | None, typer.Option(help="The other server, if it is not that of --url.", show_default=False)
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="The file; - is stdout, or stdin.", show_default=False)
 ]
 
 
-def save(name: Name, file: File, *, url: Url, cluster: Cluster = None) -> None:
-    """Write a filter of any kind to a file, with a checksum; it may be in use.
+def save(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
+    """Write a filter of any kind to a file, with a checksum; the filter may be in use.
 
-    The file has all that was added before. It is there as a whole or as it was before.
+    The file has all items that were added before the command began. If the command fails, an older file stays
+    as it was. With -, nothing else is printed.
     """
     with Stop().waiting(), progress.shown("saving") as show:
         found = filters.opened(connect(url, cluster=cluster, retries=4), name)
-        found.save(sys.stdout.buffer if file == "-" else file, progress=show)
+        to_stdout = file == "-"
+        found.save(sys.stdout.buffer if to_stdout else file, progress=show)
+    if not to_stdout:
+        size = Path(file).stat().st_size
+        report({"name": name, "file": file, "size_bytes": size}, as_json=as_json)
 
 
 def restore(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
-    """Put a saved filter under a name that is free; print what it is.
+    """Store a saved filter under a name that is free; print its parameters.
 
-    A file that was cut or changed is refused, and nothing is overwritten.
+    A file that was cut or changed is refused, and no key is overwritten.
     """
     with Stop().waiting(), progress.shown("restoring") as show:
         client = connect(url, cluster=cluster, retries=4)
@@ -49,56 +52,55 @@ def restore(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_jso
             made = getattr(bloomredis, ahead.kind).restore(
                 client, name, ahead, encode=Unknown(), progress=show
             )
-    _report(made, as_json=as_json)
+    brief(made, as_json=as_json)
 
 
 def copy(
     name: Name,
-    new_name: Annotated[str, typer.Argument(help="The name of the copy.")],
+    new_name: Annotated[str, typer.Argument(metavar="NEW", help="The name of the copy.", show_default=False)],
     *,
     url: Url,
     cluster: Cluster = None,
     to_url: OtherUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a filter of any kind to a name that is free, on this server or another; print what it is."""
+    """Copy a filter of any kind to a name that is free, on this server or another; print its parameters."""
     with Stop().waiting(), progress.shown("copying") as show:
         client = connect(url, cluster=cluster, retries=4)
         target = client if to_url is None else connect(to_url, retries=4)
         made = filters.opened(client, name).copy(target, new_name, progress=show)
-    _report(made, as_json=as_json)
+    brief(made, as_json=as_json)
 
 
 def merge(
     name: Name,
-    other: Annotated[str, typer.Argument(help="The filter to add; with --file a saved one.")],
+    other: Annotated[
+        str,
+        typer.Argument(
+            metavar="OTHER", help="The filter to add; with --file, a saved one.", show_default=False
+        ),
+    ],
     *,
     url: Url,
     cluster: Cluster = None,
     from_url: OtherUrl = None,
-    file: Annotated[bool, typer.Option("--file", help="The other one is a file.")] = False,
+    file: Annotated[bool, typer.Option("--file", help="OTHER is a file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Add all that another filter with the same parameters has; print what came of it."""
+    """Add all items of another filter with the same parameters; print the result."""
     if file and from_url is not None:
-        raise ValueError("--file is on no server: leave out --from-url")
+        raise ValueError("--file needs no server: leave out --from-url")
     client = connect(url, cluster=cluster, retries=4)
     found = filters.opened(client, name)
     source = client if from_url is None else connect(from_url, retries=4)
     with Stop().waiting(), progress.shown("merging") as show:
         theirs = LocalFilter.open(other, encode=Unknown()) if file else filters.opened(source, other)
         found.merge(theirs, progress=show)
-    _report(found, as_json=as_json)
+    brief(found, as_json=as_json)
 
 
-def _report(made: Any, *, as_json: bool) -> None:
-    about = made.info()
-    fields = {field: value for field, value in described(made, about).items() if field in _SHOWN}
-    report(fields, as_json=as_json, shown={"ttl": durations.shown(about.ttl)})
-
-
-class _Ahead(Whole):
-    """A binary file whose beginning was read to find out the kind of its filter."""
+class _Ahead(SavedFile):
+    """A binary file whose first bytes were read to find the kind of its filter."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file)
@@ -110,6 +112,6 @@ class _Ahead(Whole):
             self.kind = saved.class_of(self._first)
 
     def read(self, size: int) -> bytes:
-        """Return up to so many bytes, none at the end."""
+        """Return at most `size` bytes, none at the end."""
         data, self._first = self._first[:size], self._first[size:]
         return data or super().read(size)

@@ -1,4 +1,4 @@
-"""Progress bars on stderr, for what takes longer than two seconds."""
+"""Progress bars on stderr, for work that takes longer than two seconds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Final
 _PATIENCE: Final = 2.0  # seconds
 
 Show = Callable[[int, int | None], None]
-"""Takes what is done, and all of it, None if that is unknown."""
+"""A function of the amount done and the total, which is None if unknown."""
 
 
 @contextmanager
 def shown(what: str, *, quiet: bool = False) -> Iterator[Show]:
-    """Show a bar if stderr is a terminal and it takes longer than two seconds.
+    """Yield a function that shows a bar, once two seconds have passed, if stderr is a terminal.
 
-    :param quiet: show none if stdout is a terminal too, where it would be in the way of the data.
+    :param quiet: show no bar if stdout is a terminal too, since it would mix with the data.
     """
     if not sys.stderr.isatty() or (quiet and sys.stdout.isatty()):
         yield lambda *_: None

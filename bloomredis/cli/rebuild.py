@@ -1,4 +1,4 @@
-"""`bloomredis rebuild`: a filter with other parameters in the place of the stored one, which stays in use."""
+"""`bloomredis rebuild`, which replaces a filter in use with one that has other parameters."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Annotated
 
 import typer
 
-from bloomredis import BloomFilter
-from bloomredis.cli import durations, filters
-from bloomredis.cli.info import Name
+from bloomredis.cli import filters
 from bloomredis.cli.inputs import STDIN, lines_of
-from bloomredis.cli.numbers import Capacity, ErrorRate
+from bloomredis.cli.kinds import Kind
+from bloomredis.cli.options import Capacity, ErrorRate, Name, option, time
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="FILE...", help="Files of items, one a line; stdin if none is given."),
+    typer.Argument(metavar="FILE", help="Files of items, one a line; stdin if none.", show_default=False),
 ]
 
 
@@ -31,23 +30,23 @@ def rebuild(
     cluster: Cluster = None,
     capacity: Capacity = None,
     error_rate: ErrorRate = None,
-    timeout: Annotated[str, typer.Option(help="Time in which it has to end: 15m, 12h, 7d.")] = "1d",
+    timeout: Annotated[float, option(time, "TIME", "Time limit: 15m, 12h, 7d (default: 1d).")] = 86_400.0,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Take the place of a rebuild whose process has died.")
+        bool, typer.Option("--take-over", help="Replace a rebuild whose process has died.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Rebuild a filter from lines, for another capacity or error rate; others use it meanwhile.
+    """Rebuild a filter from lines, for another capacity or error rate; it stays in use meanwhile.
 
-    It has the items of the lines, and those that are added while it is rebuilt.  If the command fails or is
-    stopped, the filter stays as it was.
+    The rebuilt filter has the items of the lines, and those added during the rebuild. If the command fails or
+    is stopped, the filter stays as it was.
     """
-    seconds, stop = durations.seconds("--timeout", timeout), Stop()
+    stop = Stop()
     with stop.waiting():
         found = filters.opened(connect(url, cluster=cluster, retries=4), name)
-    if not isinstance(found, BloomFilter):
-        raise TypeError(f"{name!r} is a {type(found).__name__}; only a BloomFilter is rebuilt")
-    begun = found.rebuild(capacity=capacity, error_rate=error_rate, timeout=seconds, take_over=take_over)
+    if filters.kind_of(found) is not Kind.FIXED:
+        raise ValueError(f"{name!r} is a {type(found).__name__}; only a BloomFilter can be rebuilt")
+    begun = found.rebuild(capacity=capacity, error_rate=error_rate, timeout=timeout, take_over=take_over)
     with begun as new:
         read = new.load(chain.from_iterable(lines_of(files or [STDIN], stop, quiet=False)))
     fields = ("capacity", "error_rate", "size_bytes", "count")

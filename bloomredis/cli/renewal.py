@@ -1,4 +1,4 @@
-"""The life of a private filter on somebody's server: it outlives its program by an hour at most."""
+"""The expiry of a private filter on a shared server: it outlives its program by an hour at most."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SECONDS: Final = 3600.0
 
 @contextmanager
 def renewed(found: Any, seconds: float = SECONDS) -> Iterator[None]:
-    """Let a filter expire in so many seconds, and put that off again and again in this block."""
-    if not hasattr(found, "expire"):  # it forgets by itself
+    """Let a filter expire in `seconds`, and postpone that repeatedly during this block."""
+    if not hasattr(found, "expire"):  # a rotating filter expires by itself
         yield
         return
     ended = threading.Event()

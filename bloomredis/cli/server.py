@@ -1,26 +1,39 @@
-"""Connection to the server of a command, and its URL without the password."""
+"""Connections to the server of a command, and its URL without the password."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from bloomredis.protocol.cluster import is_cluster
 
-_OPTION = typer.Option(
-    "--url",
-    envvar="BLOOMREDIS_URL",
-    help="The server: redis://, rediss://, valkey://, unix://, embedded://, embedded:///dir or memory://.",
+VARIABLE: Final = "BLOOMREDIS_URL"
+_SCHEMES: Final = (
+    "redis://, rediss:// (TLS), valkey://, unix://, embedded://, embedded:///dir or memory://, as in "
+    "redis://user:password@host:6379/0."
 )
-Url = Annotated[str, _OPTION]
-OptionalUrl = Annotated[str | None, _OPTION]
+Url = Annotated[
+    str,
+    typer.Option("--url", envvar=VARIABLE, metavar="URL", help=f"The server: {_SCHEMES}", show_default=False),
+]
+"""The option of commands that need a server."""
+OwnUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help=f"The server (default: a private one, {VARIABLE} is not read): {_SCHEMES}",
+        show_default=False,
+    ),
+]
+"""The option of commands that can start a private server; they ignore the environment variable."""
 Cluster = Annotated[
     bool | None,
     typer.Option(
         "--cluster/--no-cluster",
-        help="The server is a node of a cluster, and all of it is used; the server is asked if not given.",
+        help="Use the whole cluster of the server, or this server alone (default: ask the server).",
         show_default=False,
     ),
 ]
@@ -30,9 +43,9 @@ _CLUSTERS = ("redis", "rediss", "valkey", "valkeys")
 def connect(url: str, *, cluster: bool | None = None, retries: int = 0) -> Any:
     """Return a client of the server at `url`, or of its cluster; no error contains the password.
 
-    :param cluster: whether the server is a node of a cluster; None to ask it.
-    :param retries: resends of a command after a lost reply; more than 0 only for a filter with
-        `retry_safe`, since after the resend of any other add its items are not new.
+    :param cluster: True if the server is a node of a cluster, None to ask the server.
+    :param retries: retries of a command after a lost reply.  Give more than 0 only for a filter with
+        `retry_safe`: a retried add of any other filter reports its own items as present.
     """
     from redis.backoff import ExponentialBackoff  # noqa: PLC0415 - for --help to be quick
     from redis.retry import Retry  # noqa: PLC0415
@@ -51,6 +64,21 @@ def connect(url: str, *, cluster: bool | None = None, retries: int = 0) -> Any:
     return client
 
 
+def primaries(client: Any) -> list[Any]:
+    """Return a client of each primary of a cluster, or of the only server."""
+    if not is_of_cluster(client):
+        return [client]
+    return [client.get_redis_connection(node) for node in client.get_primaries()]
+
+
+def node_of(client: Any, name: str | None) -> Any:
+    """Return a client of the server that has a key; for None, of any node of a cluster."""
+    if not is_of_cluster(client):
+        return client
+    node = client.get_default_node() if name is None else client.get_node_from_key(name)
+    return client.get_redis_connection(node)
+
+
 def is_of_cluster(client: Any) -> bool:
     """Return True for a client of a whole cluster."""
     kind: Any = type(client)
@@ -63,7 +91,7 @@ def _is_node(client: Any) -> bool:
 
     try:
         return bool(client.info("cluster").get("cluster_enabled"))
-    except ResponseError:  # not everybody may ask
+    except ResponseError:  # the user may not run INFO
         return False
 
 

@@ -1,4 +1,4 @@
-"""Orderly exit on SIGINT, SIGTERM and SIGHUP: work in progress is finished, then cleaned up."""
+"""Orderly exit on SIGINT, SIGTERM and SIGHUP, which completes work in progress first."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """A signal handler: signals end the program inside `waiting()`, or when it is entered next.
+    """A signal handler that ends the program inside `waiting()`, or at its next entry.
 
-    The program ends by `SystemExit` with 128 + the signal's number, so that every `finally` is run.  Work
-    outside of `waiting()` is completed, unless the same signal arrives again, which kills the program.
+    The program ends by `SystemExit` with 128 + the signal's number, so that every `finally` runs.  Work
+    outside of `waiting()` is completed, unless the same signal arrives again: that kills the program.
     """
 
     def __init__(self) -> None:
         self._waiting = False
         self._received: int | None = None
         for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP; keep that
                 signal.signal(number, self._receive)
 
     @contextmanager
@@ -36,16 +36,17 @@ class Stop:
             self._waiting = False
 
     def read(self, descriptor: int, size: int) -> bytes:
-        """Read what is there, or wait for it; a signal ends the program meanwhile.
+        """Read the bytes that have arrived, or wait for some; a signal ends the program meanwhile.
 
-        A signal just before a read begins to wait would not interrupt it, so this waits in a poll.
+        A signal that arrives just before a read begins to wait would not interrupt the read.  So this
+        method polls a descriptor of the signals too.
         """
         with self.waiting(), _woken() as wakes:
             waits = select.poll()
             waits.register(descriptor, select.POLLIN)
             waits.register(wakes, select.POLLIN)
             while descriptor not in dict(waits.poll()):
-                os.read(wakes, 1)  # of a signal that does not end the program
+                os.read(wakes, 1)  # the byte of a signal that does not end the program
             return os.read(descriptor, size)
 
     def _receive(self, number: int, _frame: object) -> None:

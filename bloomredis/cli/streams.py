@@ -1,7 +1,7 @@
 """Standard input, output and error, opened if the program was started without them.
 
-If one of them is closed, the next file or socket gets its descriptor, and what is written to the stream
-arrives there: a line of output at a server, as a command.
+If a stream is closed, the next file or socket gets its descriptor.  Output to the stream then goes to that
+file or socket: a server would read a line of output as a command.
 """
 
 from __future__ import annotations

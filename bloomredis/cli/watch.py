@@ -1,4 +1,4 @@
-"""`bloomredis watch`: filters as they fill, live in a terminal."""
+"""`bloomredis watch`, which shows filters as they fill, live in a terminal."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bloomredis.cli import durations, filters
+from bloomredis.cli import durations, filters, reports
+from bloomredis.cli.kinds import Kind
+from bloomredis.cli.options import Names, at_least, option
 from bloomredis.cli.output import printable, show, write
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
 
 MOST_KEYS: Final = 100_000
-"""Keys of a server up to which claims are counted: that looks at each of them."""
+"""Most keys of a server on which claims are counted, since that visits every key."""
 
-Names = Annotated[list[str], typer.Argument(help="The filters' keys.")]
 _Fields = dict[str, Any]
 
 
@@ -27,14 +28,20 @@ def watch(
     *,
     url: Url,
     cluster: Cluster = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one picture, after one interval.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a filter and look.")] = False,
+    every: Annotated[
+        float, option(at_least(0.1), "SECONDS", "Time between two readings (default: 2).")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one reading, after one interval.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each filter and reading.")
+    ] = False,
 ) -> None:
-    """Show new items a second, fill, error rates and claims of filters until it is stopped.
+    """Show new items a second, fill, error rates and claims of filters until stopped.
 
-    Each look counts bits, a millisecond of the server's time for a megabyte.
+    Each reading counts bits, which takes the server a millisecond for each megabyte.
     """
+    if not (once or as_json or reports.for_a_person()):
+        raise ValueError("watch draws a table in a terminal; elsewhere give --once or --json")
     server = connect(url, cluster=cluster)
     watched = [Watched(server, name) for name in names]
     with Stop().waiting():
@@ -48,11 +55,11 @@ def watch(
             for fields in next(looks):
                 show(_shown(fields))
         else:
-            _live(looks)
+            _live(watched, looks)
 
 
 class Watched:
-    """A filter, and the last look at it."""
+    """A filter and its last reading."""
 
     def __init__(self, server: Any, name: str) -> None:
         self._server = server
@@ -62,7 +69,7 @@ class Watched:
         self.look()
 
     def look(self) -> _Fields:
-        """Return what the filter is now, and what has changed since the last look."""
+        """Return the present state of the filter, and its growth since the last reading."""
         info, now = self._filter.info(), time.monotonic()
         gained, passed = info.count - self._count, now - self._at
         self._count, self._at = info.count, now
@@ -84,7 +91,7 @@ class Watched:
         }
 
     def _claims(self, name: str) -> int | None:
-        """Return the number of claims that are held, None where it would take too long to count them."""
+        """Return the number of claims that are held, None if counting them would take too long."""
         if self._server.dbsize() > MOST_KEYS:
             return None
         literal = re.sub(r"([*?\[\]\\])", r"\\\1", name)
@@ -93,14 +100,14 @@ class Watched:
 
 
 def _shards(found: Any) -> int | None:
-    if filters.kind_of(found) is not filters.Kind.SHARDED:
+    if filters.kind_of(found) is not Kind.SHARDED:
         return None
     shards: int = filters.stored_parameters(found, found.info())["shards"]
     return shards
 
 
 def _looks(watched: Sequence[Watched], every: float) -> Iterator[list[_Fields]]:
-    """Yield the fields of all filters at each look, the first after one interval."""
+    """Yield the fields of all filters for each reading, the first after one interval."""
     while True:
         time.sleep(every)
         yield [each.look() for each in watched]
@@ -120,10 +127,11 @@ def _shown(fields: _Fields) -> dict[str, str]:
     )
 
 
-def _live(looks: Iterator[list[_Fields]]) -> None:
+def _live(watched: Sequence[Watched], looks: Iterator[list[_Fields]]) -> None:
     from rich.live import Live  # noqa: PLC0415 - for --help to be quick
 
-    with Live(_table([]), auto_refresh=False) as live:
+    first = [{**_shown(each.look()), "new_per_second": "-"} for each in watched]
+    with Live(_table(first), auto_refresh=False) as live:
         for look in looks:
             live.update(_table([_shown(fields) for fields in look]), refresh=True)
 

@@ -1,7 +1,7 @@
 """Layouts of other systems, compatible bit for bit.
 
-A module for each system has its layout, its sizes with their rounding, and its keys.  Only `transfers`
-does I/O.
+Each system has a module with its layout, its sizes and their rounding, and its keys.  Only `transfers` does
+I/O.
 """
 
 from bloomredis.compat.go_zero import go_zero

@@ -1,4 +1,4 @@
-"""The base class of layouts of other systems: a bitmap without a header.
+"""The base class of the layouts of other systems, each a bitmap without a header.
 
 Such a bitmap does not store its parameters, so the caller gives them.  Two layouts that set the same bits are
 equal, whatever capacity they were made for.
@@ -13,16 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-import numpy as np
-
 from bloomredis.bits import encoding
+from bloomredis.bits.arrays import np
 from bloomredis.bits.batch import ScatteredBits
 from bloomredis.bits.encoding import Item
 
-MAX_BITS: Final = 2**32
+MAX_BITMAP_BITS: Final = 2**32
 """Bits of the longest Redis string, 512 MiB."""
 MAX_HASHES: Final = 255
-"""Limit of the probes an item; the scripts take their number as one byte."""
+"""Most probes for an item; the scripts take their number as one byte."""
 
 _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -33,7 +32,7 @@ def reversed_bits(data: bytes) -> bytes:
 
 
 def half_full(num_bits: int, num_hashes: int) -> tuple[int, float]:
-    """Return the best capacity of a bitmap, at which half its bits are set, and the error rate then.
+    """Return the best capacity of a bitmap, which sets half of its bits, and the error rate at that capacity.
 
     n = (m / k) ln 2 and p = 2^-k (Broder & Mitzenmacher, "Network applications of Bloom filters", 2004).
     """
@@ -50,7 +49,7 @@ def encode_all(items: Sequence[Item], encode: Callable[[Item], bytes]) -> Sequen
 
 @dataclass(frozen=True, kw_only=True)
 class Bitmap(ABC):
-    """A layout of another system: `num_hashes` bits an item among the `num_bits` of one Redis string.
+    """A layout of another system: an item sets `num_hashes` of the `num_bits` bits of one Redis string.
 
     Raises `ValueError` for sizes that a Redis string or a script cannot hold.
     """
@@ -62,32 +61,32 @@ class Bitmap(ABC):
     error_rate: float = field(compare=False)
     """The configured false-positive rate at that many items."""
 
-    name = "bitmap"  # each system has its own; as a ClassVar it would not be the property of `Layout`
+    name = "bitmap"  # each system has its own; a ClassVar would not match the property of `Layout`
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_bits <= self.max_bits():
             raise ValueError(
                 f"{self.name} filter of {self.num_bits} bits: it must have at least 1 and at most "
-                f"{self.max_bits()} bits; change what its size is computed from"
+                f"{self.max_bits()} bits; change the parameters that its size is computed from"
             )
         if not 1 <= self.num_hashes <= MAX_HASHES:
             raise ValueError(
-                f"{self.name} filter with {self.num_hashes} hashes: at least 1 and at most {MAX_HASHES} are "
-                "possible; change the error_rate"
+                f"{self.name} filter with {self.num_hashes} hashes: it must have at least 1 and at most "
+                f"{MAX_HASHES} hashes; change the error_rate"
             )
 
     def max_bits(self) -> int:
-        """Return the limit of a filter's bits."""
-        return MAX_BITS
+        """Return the largest number of bits that a filter may have."""
+        return MAX_BITMAP_BITS
 
     @property
     def item_bytes(self) -> int:
-        """Four bytes a probe."""
+        """The size of a packed item: four bytes a probe."""
         return 4 * self.num_hashes
 
     @property
     def cost(self) -> float:
-        """Server time of setting an item, in probes."""
+        """The server time for setting an item, in probes."""
         return self.num_hashes
 
     def key(self, name: str) -> str:

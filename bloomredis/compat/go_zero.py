@@ -1,6 +1,6 @@
 """The layout of go-zero's `core/bloom`.
 
-Go services with https://github.com/zeromicro/go-zero make such filters by `bloom.New(store, key, bits)`.
+Go services with https://github.com/zeromicro/go-zero create this filter by `bloom.New(store, key, bits)`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from mmh3 import hash64
 
 from bloomredis.bits import sizing
 from bloomredis.compat.bitmap import Bitmap, half_full
-from bloomredis.compat.hashes import murmur3
 from bloomredis.compat.hashes.longs import remainders
 
 PROBES: Final = 14
 _SUFFIXES: Final = tuple(bytes([i]) for i in range(PROBES))
-_BLOCK: Final = 1024  # items at a time: the 14 hashes of each stay in the processor's cache
+_BLOCK: Final = 1024  # items; their 14 hashes each stay in the processor's cache
 
 
 class GoZero(Bitmap):
     """Probe i is the first half of MurmurHash3 x64 128 of the item followed by byte i, modulo `num_bits`.
 
-    The hash is unsigned, without the mask of the Java systems.  An item is bytes in Go; a str is encoded as
-    UTF-8, and one that UTF-8 cannot encode is a `ValueError`.
+    The hash is unsigned, and not masked as in the Java systems.  In Go an item is bytes; here a str is
+    encoded as UTF-8.  A str that UTF-8 cannot encode raises `ValueError`.
     """
 
     name = "go_zero"
@@ -44,6 +43,8 @@ class GoZero(Bitmap):
         )
 
     def _pack_block(self, items: Sequence[str | bytes]) -> bytes:
+        from bloomredis.compat.hashes import murmur3  # noqa: PLC0415 - its constants are arrays of numpy
+
         rows = murmur3.suffixed(items, PROBES)
         if rows is None:
             return super().pack(items)
@@ -51,11 +52,11 @@ class GoZero(Bitmap):
 
 
 def go_zero(bits: SupportsIndex) -> GoZero:
-    """Return the layout of go-zero's filter of `bits` bits: 14 probes an item for every size.
+    """Return the layout of go-zero's filter of `bits` bits, with 14 probes an item for every size.
 
-    go-zero takes no capacity.  `capacity` and `error_rate` of the layout are the best for 14 probes: the
-    items that set half the bits, and 2^-14.  Raises `ValueError` for less than 1 or more than 2^32 bits,
-    which go-zero meets at its first SETBIT.
+    go-zero takes no capacity.  The layout's `capacity` is the best for 14 probes, the number of items that
+    set half the bits; its `error_rate` is 2^-14.  Raises `ValueError` for less than 1 or more than 2^32 bits;
+    go-zero itself fails at its first SETBIT.
     """
     num_bits = sizing.positive("bits", bits)
     capacity, error_rate = half_full(num_bits, PROBES)

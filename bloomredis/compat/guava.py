@@ -1,7 +1,7 @@
 """The layout of Guava's `BloomFilter`, and the stream that its `writeTo()` writes.
 
-Guava keeps the bits in the memory of a JVM.  Here its bit i is at SETBIT offset i of a Redis string;
-`read_guava` and `write_guava` convert from and to the stream, which has another order of bits and bytes.
+Guava keeps the bits in the memory of a JVM.  Here its bit i is at SETBIT offset i of a Redis string.
+`read_guava` and `write_guava` convert from and to the stream, which orders bits and bytes differently.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, SupportsIndex
 
-import numpy as np
 from mmh3 import hash64
 
 from bloomredis.bits import sizing
+from bloomredis.bits.arrays import np
 from bloomredis.bits.encoding import Item
-from bloomredis.compat.bitmap import MAX_BITS, half_full, reversed_bits
+from bloomredis.compat.bitmap import MAX_BITMAP_BITS, half_full, reversed_bits
 from bloomredis.compat.hashes import java, longs
 from bloomredis.compat.mitz64 import Mitz64
 
 STRATEGIES: Final = ("MITZ_32", "MITZ_64")
-"""Strategies by the ordinal at the start of the stream; Guava's names have the prefix MURMUR128_."""
+"""Strategies, by the ordinal at the start of the stream; Guava's names have the prefix MURMUR128_."""
 
 _HEAD: Final = struct.Struct(">bBi")
-_LONGS_IN_A_KEY: Final = MAX_BITS // 64
+_LONGS_IN_A_KEY: Final = MAX_BITMAP_BITS // 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guava(Mitz64):
     """A filter with one of Guava's strategies, on MurmurHash3 x64 128.
 
-    MITZ_64, Guava's default: probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, i from 0.
-    MITZ_32, its earlier default: the halves of h1 as ints, i from 1, a negative sum complemented; no bit
-    above 2^31 - 1 is ever set.
+    MITZ_64, Guava's default: probe i, from 0, is ((h1 + i h2) & Long.MAX_VALUE) % num_bits.
+    MITZ_32, its earlier default: probe i, from 1, adds i times the high half of h1 to the low half, as ints,
+    and complements a negative sum.  It never sets a bit above 2^31 - 1.
 
-    An item is encoded as by Guava's funnels: a str as `stringFunnel(UTF_8)`, an unpaired surrogate as a
-    question mark; bytes as `byteArrayFunnel`; an int as `longFunnel`, so that 42 and "42" are two items.
-    An int outside 64 bits is a `ValueError`.
+    Items are encoded as by Guava's funnels: a str as `stringFunnel(UTF_8)`, with a question mark for an
+    unpaired surrogate; bytes as `byteArrayFunnel`; an int as `longFunnel`, so that 42 and "42" are two items.
+    An int outside 64 bits raises `ValueError`.
     """
 
     name = "guava"
@@ -51,7 +51,7 @@ class Guava(Mitz64):
         super().__post_init__()
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""
+        """Return the bytes that are hashed for `item`.  Raises `TypeError` for all but str, bytes and int."""
         if not isinstance(item, int) or isinstance(item, bool):
             return java.utf8(item)
         try:
@@ -81,22 +81,22 @@ class Guava(Mitz64):
 
 
 def optimal_num_bits(capacity: int, error_rate: float) -> int:
-    """Bits before rounding: (long) (-n ln p / (ln 2)^2), a capacity of 0 counting as 1."""
+    """Return the number of bits before rounding: (long) (-n ln p / (ln 2)^2); a capacity of 0 counts as 1."""
     return java.to_long(java.bits_needed(capacity or 1, error_rate))
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
-    """`bitSize()`, the modulus: the optimum rounded up to a multiple of 64."""
+    """Return `bitSize()`, the modulus: the optimum rounded up to a multiple of 64."""
     return -(-optimal_num_bits(capacity, error_rate) // 64) * 64
 
 
 def num_hashes_from_size(capacity: int, error_rate: float) -> int:
-    """Hashes an item in Guava up to 31.1: max(1, round(m / n ln 2)), m truncated."""
+    """Return the number of hashes in Guava up to 31.1: max(1, round(m / n ln 2)), with m truncated."""
     return java.hashes_needed(capacity or 1, optimal_num_bits(capacity, error_rate))
 
 
 def num_hashes_from_rate(error_rate: float) -> int:
-    """Hashes an item in Guava 33.4.6: max(1, round(-ln p / ln 2))."""
+    """Return the number of hashes in Guava 33.4.6: max(1, round(-ln p / ln 2))."""
     return max(1, java.rounded_int(-math.log(error_rate) / math.log(2)))
 
 
@@ -108,12 +108,12 @@ def guava(
 ) -> Guava:
     """Return the layout of `BloomFilter.create(funnel, capacity, error_rate)`.
 
-    `num_hashes` defaults to the number in Guava up to 31.1.  In 33.4.6 it is
-    `num_hashes_from_rate(error_rate)`; the two differ for very small capacities only, and by one.  A stream
-    of `writeTo()` contains the number: `read_guava`.
+    `num_hashes` defaults to the number in Guava up to 31.1.  Guava 33.4.6 computes it from the error rate
+    alone.  The two numbers differ for very small capacities only, and by one.  A stream of `writeTo()`
+    contains the number, and `from_guava` reads it.
 
-    A capacity of 0 counts as 1, as in Guava.  Raises `ValueError` where Guava refuses (no bit, more than 255
-    hashes), for more than 2^32 bits, and for an error rate outside (0, 1).
+    A capacity of 0 counts as 1, as in Guava.  Raises `ValueError` for parameters that Guava refuses (no bit,
+    more than 255 hashes), for more than 2^32 bits, and for an error rate outside (0, 1).
     """
     count = 0 if type(capacity) is int and capacity == 0 else sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
@@ -132,7 +132,7 @@ def guava(
 def read_guava(data: bytes) -> tuple[Guava, bytes]:
     """Return the layout of a stream of `writeTo()`, and its bits as a Redis string.
 
-    The stream does not contain the capacity: `capacity` and `error_rate` of the layout are the best for its
+    The stream does not contain the capacity, so the layout has the best `capacity` and `error_rate` for its
     size.  Raises `ValueError` if `data` is not a valid stream or has more than 2^32 bits.
     """
     if len(data) < _HEAD.size:
@@ -161,7 +161,7 @@ def read_guava(data: bytes) -> tuple[Guava, bytes]:
 
 
 def write_guava(layout: Guava, bits: bytes) -> bytes:
-    """Return the stream of `writeTo()`; `bits` is the Redis string, which may omit zeros at its end.
+    """Return the stream of `writeTo()`; `bits` is the Redis string, which may omit trailing zeros.
 
     Raises `ValueError` if the string is longer than the filter.
     """

@@ -1,10 +1,10 @@
 """The layout of the widely copied Java `RedisBloomFilter` over Jedis or Codis.
 
-It has Guava's arithmetic with a modulus that is an int, not rounded up to a multiple of 64.
+It uses Guava's arithmetic, but its modulus is an int and is not rounded up to a multiple of 64.
 
-`insert(key, element, expireSec)` is `seen.at(key, ttl=expire_sec).add(element)`: one object serves all keys,
-and each insert renews the expiry.  Where the original deletes the key, with an `expireSec` of 0 or less, call
-`seen.at(key).delete()`.
+Instead of `insert(key, element, expireSec)`, call `seen.at(key, ttl=expire_sec).add(element)`: one object
+serves all keys, and each insert renews the expiry.  The original deletes the key if `expireSec` is 0 or less;
+here call `seen.at(key).delete()`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from bloomredis.compat.mitz64 import Mitz64
 
 
 class Jedis(Mitz64):
-    """Probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, h1 and h2 being MurmurHash3 x64 128.
+    """Probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, with the halves of MurmurHash3 x64 128.
 
-    A str is hashed as Java's `getBytes(UTF_8)`, an unpaired surrogate as a question mark; an int as its
-    decimal digits.
+    A str is hashed as Java's `getBytes(UTF_8)`, with a question mark for an unpaired surrogate; an int is
+    hashed as its decimal digits.
     """
 
     name = "jedis"
@@ -31,26 +31,27 @@ class Jedis(Mitz64):
         return f"bf:{name}"
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""
+        """Return the bytes that are hashed for `item`.  Raises `TypeError` for all but str, bytes and int."""
         return java.utf8(item)
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
-    """Bits of a filter: (int) (-n ln p / (ln 2)^2), at most 2^31 - 1."""
+    """Return the number of bits: (int) (-n ln p / (ln 2)^2), at most 2^31 - 1."""
     return java.to_int(java.bits_needed(capacity, error_rate))
 
 
 def num_hashes(capacity: int, bits: int) -> int:
-    """Hashes an item: max(1, round(m / n ln 2)); too few for the rate if the size was limited to 2^31 - 1."""
+    """Return the number of hashes: max(1, round(m / n ln 2)); a size limited to 2^31 - 1 gives too few."""
     return java.hashes_needed(capacity, bits)
 
 
 def jedis(capacity: SupportsIndex, error_rate: float) -> Jedis:
     """Return the layout of `new RedisBloomFilter(capacity, error_rate)`.
 
-    Where 2^31 - 1 bits are not enough, the original makes a filter that is too small, and so does this one:
-    its error rate is then higher than `error_rate`.  Raises `ValueError` for a capacity that is no Java int,
-    for an error rate outside (0, 1), which the original accepts, and for parameters that leave no bit.
+    If 2^31 - 1 bits are not enough, the original creates a filter that is too small, and so does this
+    function: the real error rate is then higher than `error_rate`.  Raises `ValueError` for a capacity that
+    is not a Java int, for an error rate outside (0, 1), which the original accepts, and for parameters that
+    give no bit.
     """
     count = java.int_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)

@@ -1,16 +1,20 @@
 """The layout of the PHP class `Bf` with BKDR hashes, and the shard of each item.
 
-The class of https://github.com/0x5446/bloomfilter-redis: its v1 and v2 have one bitmap, and v3 as first
-published distributes the items over servers and over keys `name.0`, `name.1`, ...  v3 as revised has hashes
-of 63 bits and a bitmap `name:0` on each server; one that needs more than 2^32 bits on a server, where it
-spreads the bits of an item over `name:0`, `name:1`, ..., is not covered.
+The class is that of https://github.com/0x5446/bloomfilter-redis.  Its versions differ:
 
-Nor is `slidingBloomfilter.lua` of that repository: its hash overflows a Lua number, so that it depends on the
-platform, its keys are plain timestamps that no cluster and no ACL can place, and it takes the time from its
-caller.  `RotatingBloomFilter` does what it is for.
+* v1 and v2 have one bitmap.
+* v3 as first published distributes the items over servers and over keys `name.0`, `name.1`, ...
+* v3 as revised has hashes of 63 bits and one bitmap `name:0` on each server.
 
-PHP casts an item to a string.  Items here are str, bytes or int, so give PHP's text of others: "1.5" of a
-float, "1" of true, "" of false and null.
+Not covered are:
+
+* v3 as revised with more than 2^32 bits on a server: it spreads an item's bits over `name:0`, `name:1`, ...
+* `slidingBloomfilter.lua` of that repository.  Its hash overflows a Lua number and so depends on the
+  platform, no cluster and no ACL can place its keys, which are plain timestamps, and its caller supplies the
+  time.  `RotatingBloomFilter` serves the same purpose.
+
+PHP casts an item to a string.  Items here are str, bytes or int.  For other values pass the text of PHP:
+"1.5" for a float, "1" for true, "" for false and null.
 """
 
 from __future__ import annotations
@@ -23,10 +27,10 @@ from typing import Final, SupportsIndex
 from zlib import crc32
 
 from bloomredis.bits import sizing
-from bloomredis.compat.bitmap import MAX_BITS, Bitmap, half_full
+from bloomredis.compat.bitmap import MAX_BITMAP_BITS, Bitmap, half_full
 
 _MASK: Final = 0x7FFFFFFF
-_MAX_PHP_INT: Final = 2**63 - 1  # the mask of v3 as revised, too
+_MAX_PHP_INT: Final = 2**63 - 1  # also the mask of v3 as revised
 _EXACT: Final = 2**53  # doubles represent all integers up to here exactly
 
 Seed = int | float
@@ -34,7 +38,7 @@ Seed = int | float
 
 @lru_cache(maxsize=256)
 def seeds(hashes: int) -> tuple[Seed, ...]:
-    """Return the seeds 31, 131, 1313, 13131, ...; beyond PHP's integers they are floats."""
+    """Return the seeds 31, 131, 1313, 13131, ...; seeds beyond PHP's integers are floats."""
     found: list[Seed] = []
     for i in range(hashes):
         seed: Seed = 0
@@ -45,12 +49,12 @@ def seeds(hashes: int) -> tuple[Seed, ...]:
 
 
 def _php(number: Seed) -> Seed:
-    """Return a number as PHP keeps it: an int beyond 64 bits becomes a float."""
+    """Return a number as PHP stores it: an int beyond 64 bits becomes a float."""
     return float(number) if number > _MAX_PHP_INT else number
 
 
 def bkdr(data: bytes, seed: Seed, mask: int = _MASK) -> int:
-    """Return the hash as 64-bit PHP computes it: hash = hash * seed + byte, of which `mask` is kept.
+    """Return the hash as 64-bit PHP computes it: hash = (hash * seed + byte) & mask, for each byte.
 
     Each product is converted to a double, which loses low bits above 2^53.
     """
@@ -71,7 +75,7 @@ def bkdr(data: bytes, seed: Seed, mask: int = _MASK) -> int:
 
 
 def _product(value: int, seed: int) -> int:
-    """Return a product of two PHP ints, converted to a double after or, beyond 64 bits, before it."""
+    """Return a product of two PHP ints as a double; beyond 64 bits PHP converts the factors first."""
     exact = value * seed
     return int(float(exact) if exact <= _MAX_PHP_INT else float(value) * float(seed))
 
@@ -81,7 +85,7 @@ class PhpBkdr(Bitmap):
     """Probe i is the BKDR hash with seed i modulo `num_bits`.
 
     A hash of 31 bits gives no offset above 2^31 - 1, whatever `num_bits` is.  An item is the bytes of a
-    PHP string; a str is encoded as UTF-8, and one that UTF-8 cannot encode is a `ValueError`.
+    PHP string; a str is encoded as UTF-8.  A str that UTF-8 cannot encode raises `ValueError`.
     """
 
     name = "php_bkdr"
@@ -91,14 +95,14 @@ class PhpBkdr(Bitmap):
     partitions: int | None = None
     """Keys on each server; None for one key without a suffix."""
     revised: bool = False
-    """True for v3 as revised: `num_bits` is that of each server."""
+    """True for v3 as revised, in which `num_bits` counts the bits on each server."""
 
     def max_bits(self) -> int:
-        """Return the limit of bits: PHP's largest int for all shards together, 2^32 for one bitmap."""
-        return MAX_BITS if self.partitions is None or self.revised else _MAX_PHP_INT
+        """Return the most bits: PHP's largest int for all shards together, 2^32 for one bitmap."""
+        return MAX_BITMAP_BITS if self.partitions is None or self.revised else _MAX_PHP_INT
 
     def key(self, name: str) -> str:
-        """Return the key of a filter, or of a shard: its name, to which v3 as revised adds `:0`."""
+        """Return the key of a filter or a shard: its name, with `:0` appended in v3 as revised."""
         return f"{name}:0" if self.revised else name
 
     def probes(self, encoded: bytes) -> list[int]:
@@ -109,7 +113,7 @@ class PhpBkdr(Bitmap):
     def partition(self, encoded: bytes) -> tuple[int, str]:
         """Return the index of an item's server, and the suffix of its key there.
 
-        Both come from one CRC-32, so if the two counts have a common divisor some shards stay empty.
+        Both come from one CRC-32, so some shards stay empty if the two counts have a common divisor.
         """
         return (0, "") if self.partitions is None else self._partition(crc32(encoded))
 
@@ -124,10 +128,10 @@ class PhpBkdr(Bitmap):
 
 
 def num_partitions(num_bits: int, servers: int) -> int:
-    """Keys on each server in v3: ceil(ceil(m / servers) / 2^32), and 1 for up to 2^32 bits in all."""
-    if num_bits <= MAX_BITS:
+    """Return the number of keys a server: ceil(ceil(m / servers) / 2^32), or 1 up to 2^32 bits."""
+    if num_bits <= MAX_BITMAP_BITS:
         return 1
-    return math.ceil(math.ceil(num_bits / servers) / MAX_BITS)
+    return math.ceil(math.ceil(num_bits / servers) / MAX_BITMAP_BITS)
 
 
 def php_bkdr(
@@ -140,10 +144,12 @@ def php_bkdr(
 ) -> PhpBkdr:
     """Return the layout of `new Bf(key, num_bits, num_hashes)`.
 
-    With `servers` or `partitions` it is the sharded one of v3: give the servers in PHP's order, and
-    `partitions` if it is not the number that v3 computes.  `revised` is for v3 as it was revised later, with
-    or without `servers`.  PHP takes no capacity: `capacity` and `error_rate` of the layout are the best for
-    so many hashes, when half the bits are set.
+    `servers` or `partitions` select the sharded layout of v3.  Give the servers in PHP's order, and
+    `partitions` if it differs from the number that v3 computes.  `revised` selects v3 as it was revised
+    later, with or without `servers`.
+
+    PHP takes no capacity.  The layout's `capacity` is the best for this number of hashes: it sets half the
+    bits.  Its `error_rate` is the rate at that capacity.
     """
     bits, hashes = sizing.positive("num_bits", num_bits), sizing.positive("num_hashes", num_hashes)
     if servers is not None and not servers:

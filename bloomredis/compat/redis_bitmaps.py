@@ -1,16 +1,17 @@
 """The layout of the Java chain of growing Redis bitmaps, and its keys.
 
-Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`: items are added to the bitmap at the cursor, and a put
-that leaves more than half of its bits set begins the next one.  An item is present if any bitmap has all
-its bits.
+The chain uses Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`.  Items are added to the bitmap at the
+cursor; a put that leaves more than half of its bits set begins the next bitmap.  An item is present if any
+bitmap has all its bits.
 
-Differences from the original, which reads all this as its own:
+The original can read everything that is written here.  It differs in these points:
 
-* A put is one step here; there it is a command for each bit, and two clients may begin two bitmaps at once.
-* A bitmap has its full length from its first item on, there from its beginning.
+* A put is atomic here.  The original sends a command for each bit, and two clients may begin two bitmaps at
+  once.
+* The first item gives a bitmap its full length; in the original, its creation does.
 * `clear()` deletes all keys; the original's `reset()` leaves the cursor "0" and an empty bitmap.
-* A `ttl` is that of the whole chain, cursor included; the original sets none.
-* There are at most 1,024 bitmaps, since an item is tested in all of them; the original has no limit.
+* A `ttl` applies to the whole chain, including the cursor; the original sets none.
+* A chain has at most 1,024 bitmaps, since each is tested for an item; the original has no limit.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from bloomredis.compat.mitz64 import Mitz64
 
 
 class RedisBitmaps(Mitz64):
-    """One bitmap of the chain; all are of the same size, and an item has the same bits in each.
+    """One bitmap of the chain; all bitmaps have the same size, and an item has the same bits in each.
 
-    Probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, h1 and h2 being MurmurHash3 x64 128.  A str is
-    hashed as Java's `getBytes(UTF_8)`, an unpaired surrogate as a question mark; an int as decimal digits.
+    Probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, with the halves of MurmurHash3 x64 128.  A str is
+    hashed as Java's `getBytes(UTF_8)`, with a question mark for an unpaired surrogate; an int is hashed as
+    its decimal digits.
     """
 
     name = "redis_bitmaps"
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""
+        """Return the bytes that are hashed for `item`.  Raises `TypeError` for all but str, bytes and int."""
         return java.utf8(item)
 
     def link_key(self, name: str, cursor: int) -> str:
@@ -41,7 +43,7 @@ class RedisBitmaps(Mitz64):
         return f"{name}-{cursor}"
 
     def cursor_key(self) -> str:
-        """Return the key of the cursor, the number of the bitmap that items are added to; 0 if missing.
+        """Return the key of the cursor: the number of the bitmap that takes new items, 0 if missing.
 
         The original names it `cursor` for every chain, so a database can hold only one.
         """
@@ -49,17 +51,17 @@ class RedisBitmaps(Mitz64):
 
 
 def optimal_num_bits(capacity: int, error_rate: float) -> int:
-    """Bits before rounding: (long) (-n ln p / (ln 2)^2)."""
+    """Return the number of bits before rounding: (long) (-n ln p / (ln 2)^2)."""
     return java.to_long(java.bits_needed(capacity, error_rate))
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
-    """Bits of one bitmap and the modulus: the optimum rounded up to a multiple of 64."""
+    """Return the number of bits of a bitmap, the modulus: the optimum rounded up to a multiple of 64."""
     return -(-optimal_num_bits(capacity, error_rate) // 64) * 64
 
 
 def num_hashes(capacity: int, optimal_bits: int) -> int:
-    """Hashes an item: max(1, round(m / n ln 2)), m not rounded up."""
+    """Return the number of hashes: max(1, round(m / n ln 2)), with m not rounded up."""
     return java.hashes_needed(capacity, optimal_bits)
 
 
@@ -67,7 +69,7 @@ def redis_bitmaps(capacity: SupportsIndex, error_rate: float) -> RedisBitmaps:
     """Return the layout of each bitmap in a chain with these parameters.
 
     `capacity` items fill one bitmap; then the chain grows.  Raises `ValueError` for an error rate outside
-    (0, 1), and for parameters that leave no bit or need more than 2^32.
+    (0, 1), and for parameters that give no bit or need more than 2^32 bits.
     """
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)

@@ -1,8 +1,7 @@
 """The layout of the Java `RedisBloomFilter` over Spring's RedisTemplate and Lua.
 
-It hashes the UTF-16 code units of a String, so its items are text only.  Its calls take a key each, which is
-`seen.at(key)` here.  CityHash64 comes from the library
-cityhash: `pip install 'bloomredis[redis-template]'`.
+It hashes the UTF-16 code units of a String, so its items are text only.  Each of its calls takes a key; here
+`seen.at(key)` does.  CityHash64 comes from the library cityhash: `pip install 'bloomredis[redis-template]'`.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import SupportsIndex, cast
 
-import numpy as np
 from mmh3 import hash64
 
 from bloomredis.bits import encoding, sizing
+from bloomredis.bits.arrays import np
 from bloomredis.bits.encoding import Item
 from bloomredis.compat.bitmap import Bitmap
 from bloomredis.compat.hashes import java, longs
@@ -41,17 +40,17 @@ def _steps(hashes: int) -> longs.Steps:
 class RedisTemplate(Bitmap):
     """Probe i is ((h1 + i h2 + i^2) & Long.MAX_VALUE) % num_bits.
 
-    h1 is the first half of MurmurHash3 x64 128 and h2 is CityHash64, both of the text as UTF-16, little
-    endian; unpaired surrogates are kept as code units.
+    h1 is the first half of MurmurHash3 x64 128, and h2 is CityHash64.  Both hash the text as little-endian
+    UTF-16; unpaired surrogates are kept as code units.
     """
 
     name = "redis_template"
 
     def encode(self, item: Item) -> bytes:
-        """Return the UTF-16 of a str, of the decimal digits of an int, and of bytes decoded as UTF-8.
+        """Return the UTF-16 of a str, of the decimal digits of an int, or of bytes decoded as UTF-8.
 
-        Raises `TypeError` for every other type, and `ValueError` for bytes that are not UTF-8, which a Java
-        String cannot hold.
+        Raises `TypeError` for every other type.  Raises `ValueError` for bytes that are not UTF-8, since a
+        Java String cannot hold them.
         """
         if not isinstance(item, str):
             try:
@@ -63,7 +62,7 @@ class RedisTemplate(Bitmap):
         return item.encode("utf-16-le", "surrogatepass")
 
     def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
-        """Return the encoded items of a batch; all are converted, since a str is not its own UTF-16."""
+        """Return the encoded items of a batch; a str is converted too, or its UTF-8 would be hashed."""
         return [self.encode(item) for item in items]
 
     def probes(self, encoded: bytes) -> list[int]:
@@ -80,20 +79,20 @@ class RedisTemplate(Bitmap):
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
-    """Bits of a filter: (long) (-n ln p / (ln 2)^2), p being a 32-bit float."""
+    """Return the number of bits: (long) (-n ln p / (ln 2)^2), with p as a 32-bit float."""
     return java.to_long(java.bits_needed(capacity, java.to_float32(error_rate)))
 
 
 def num_hashes(capacity: int, bits: int) -> int:
-    """Hashes an item: (int) round(m / n ln 2), which may be 0."""
+    """Return the number of hashes: (int) round(m / n ln 2), which may be 0."""
     return java.rounded_int(java.divided(float(bits), capacity) * math.log(2))
 
 
 def redis_template(capacity: SupportsIndex, error_rate: float) -> RedisTemplate:
     """Return the layout of `RedisBloomFilter.create(capacity, error_rate, template)`.
 
-    Raises `ImportError` where cityhash is not installed, and `ValueError` for a capacity that is no Java
-    int, for an error rate outside (0, 1), and for parameters that leave no bit or no hash, with which the
+    Raises `ImportError` if cityhash is not installed.  Raises `ValueError` for a capacity that is not a Java
+    int, for an error rate outside (0, 1), and for parameters that give no bit or no hash: with these the
     original reports every item as present.
     """
     _city_hash()

@@ -1,8 +1,8 @@
-"""The layout of RedisBloom filters, and the dump that `BF.SCANDUMP` replies.
+"""The layout of RedisBloom filters, and the reader of the dumps in the replies of `BF.SCANDUMP`.
 
 A RedisBloom filter is a chain of links, each with a bitmap of its own size; an item is present if any link
-has all its bits.  RedisBloom counts the bits of a byte from the least significant one; a link that was read
-has them in SETBIT's order, its bit x at SETBIT offset x.  Dumps are read here, not written.
+has all its bits.  RedisBloom counts the bits of a byte from the least significant one.  The reader puts them
+into SETBIT's order: bit x of a link is at SETBIT offset x.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _MASK: Final = 2**64 - 1
 class RedisBloom(Bitmap):
     """One link: probe i is (a + i b) modulo 2^`n2`, or modulo `num_bits` where `n2` is 0.
 
-    a and b are MurmurHash64A (`hash_bits` 64), or MurmurHash2 in old filters (32), b seeded with a.
-    An item is bytes to RedisBloom; a str is encoded as UTF-8, an int as decimal digits.
+    a and b are MurmurHash64A (`hash_bits` 64), or MurmurHash2 in old filters (32); b is seeded with a.
+    RedisBloom hashes bytes; a str is encoded as UTF-8, an int as decimal digits.
     """
 
     name = "redisbloom"
@@ -57,9 +57,9 @@ class RedisBloom(Bitmap):
 
 @dataclass(frozen=True, kw_only=True)
 class RedisBloomChain(Bitmap):
-    """Several links, newest first; `num_bits`, `num_hashes` and `capacity` are sums over all.
+    """Several links, newest first; `num_bits`, `num_hashes` and `capacity` are sums over all links.
 
-    The offsets of an item are those in each link, link after link.
+    The offsets of an item are its offsets in each link, one link after another.
     """
 
     name = "redisbloom"
@@ -96,7 +96,7 @@ class Size(NamedTuple):
 def link_size(capacity: int, error_rate: float, options: int = NOROUND | FORCE64) -> Size:
     """Return the size of a link as `bloom_init` computes it in doubles: m = n |ln p| / (ln 2)^2.
 
-    Raises `ValueError` where RedisBloom refuses.
+    Raises `ValueError` for parameters that RedisBloom refuses.
     """
     if capacity < 1 or not 0 < error_rate < 1:
         raise ValueError(f"RedisBloom has no link of capacity {capacity} at error_rate {error_rate}")
@@ -115,7 +115,7 @@ def link_size(capacity: int, error_rate: float, options: int = NOROUND | FORCE64
 
 
 def first_link_size(capacity: int, error_rate: float, options: int = NOROUND | FORCE64) -> Size:
-    """Return the size of the first link of `BF.RESERVE`: for half the rate, since links may follow."""
+    """Return the size of the first link of `BF.RESERVE`: for half the error rate if links may follow."""
     return link_size(capacity, error_rate if options & NO_SCALING else error_rate * 0.5, options)
 
 
@@ -130,7 +130,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """A filter that was read: its links, oldest first, and the options for the next one."""
+    """A filter read from a dump: its links, oldest first, and the options for its next link."""
 
     links: tuple[Link, ...]
     items: int
@@ -139,7 +139,7 @@ class Chain:
 
     @property
     def layout(self) -> RedisBloomChain:
-        """The layout of all links together, which is read-only."""
+        """The read-only layout of all links together."""
         layouts = tuple(link.layout for link in reversed(self.links))
         return RedisBloomChain(
             num_bits=sum(layout.num_bits for layout in layouts),
@@ -151,10 +151,10 @@ class Chain:
 
 
 def read_redisbloom(chunks: Iterable[tuple[int, bytes]]) -> Chain:
-    """Return the filter of the replies `(iterator, data)` of `BF.SCANDUMP`, in their order.
+    """Return the filter in the replies `(iterator, data)` of `BF.SCANDUMP`, given in their order.
 
-    The reply that ends a dump, iterator 0, is optional.  Raises `ValueError` if the dump is not complete
-    and valid, and for a link of more than 2^32 bits, which no Redis string can hold.
+    The reply that ends a dump, iterator 0, is optional.  Raises `ValueError` if the dump is incomplete or
+    invalid, and for a link of more than 2^32 bits, which no Redis string can hold.
     """
     replies = [(iterator, data) for iterator, data in chunks if iterator]
     if not replies or replies[0][0] != 1:

@@ -1,8 +1,8 @@
 """The layout of Redisson's `RBloomFilter`, and its config hash.
 
-Redisson keeps the bits at the filter's name and the parameters in a separate hash; each of its scripts
-compares `size` and `hashIterations` of that hash with those of the client, and so does each of ours.  A hash
-that has vanished, as after Redisson's `delete()`, is written again before the first bit.
+Redisson keeps the bits at the filter's name and the parameters in a separate hash.  Each of its scripts
+compares `size` and `hashIterations` of that hash with the client's values, and so does each of ours.  If the
+hash is missing, as after Redisson's `delete()`, our script writes it again before the first bit.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Redisson(Bitmap):
     """A filter of Redisson on HighwayHash-128: probes h1, h1 + h2, 2 h1 + h2, 2 h1 + 2 h2, ...
 
     Each is masked to 63 bits and taken modulo `num_bits`.  The walk has few independent steps, so the real
-    false-positive rate at `capacity` is 1.1 to 3.6 times the configured `error_rate`, the more the lower it
-    is: a property of the format, and the same in Java.
+    false-positive rate at `capacity` is 1.1 to 3.6 times the configured `error_rate`.  The factor grows as
+    the rate falls.  This is a property of the format, and the same in Java.
 
-    An item is encoded as by Redisson's codecs: a str as `StringCodec`, an unpaired surrogate as a question
-    mark; bytes as `ByteArrayCodec`; an int as `LongCodec`, in decimal digits.  Redisson's default codec is
-    another: the Java side has to set one of these.
+    Items are encoded as by Redisson's codecs: a str as `StringCodec`, with a question mark for an unpaired
+    surrogate; bytes as `ByteArrayCodec`; an int as `LongCodec`, in decimal digits.  Redisson's default codec
+    is a different one, so the Java side has to set one of these.
     """
 
     name = "redisson"
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""
+        """Return the bytes that are hashed for `item`.  Raises `TypeError` for all but str, bytes and int."""
         return java.utf8(item)
 
     def probes(self, encoded: bytes) -> list[int]:
@@ -64,8 +64,8 @@ class Redisson(Bitmap):
     def config(self) -> dict[str, str]:
         """Return the fields of the config hash as `tryInit` writes them, in its order.
 
-        Only the first two are ever compared.  The rate is written as by Java's `Double.toString` (old
-        versions write it without an exponent).
+        Only the first two are ever compared.  The rate is written as by Java's `Double.toString`; old
+        versions of Redisson write it without an exponent.
         """
         return {
             "size": str(self.num_bits),
@@ -76,23 +76,23 @@ class Redisson(Bitmap):
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
-    """Bits of a filter: (long) (-n ln p / (ln 2)^2).
+    """Return the number of bits: (long) (-n ln p / (ln 2)^2).
 
-    Raises `ValueError` where Redisson refuses: no bit, or more than 2 (2^31 - 1).
+    Raises `ValueError` for sizes that Redisson refuses: no bit, or more than 2 (2^31 - 1).
     """
     bits = java.to_long(java.bits_needed(capacity, error_rate))
     if bits == 0:
         raise ValueError(f"capacity {capacity} at error_rate {error_rate} gives a size of 0; lower the rate")
     if bits > _MAX_SIZE:
         raise ValueError(
-            f"capacity {capacity} at error_rate {error_rate} needs {bits} bits, Redisson has at most "
-            f"{_MAX_SIZE}; lower the capacity or allow a higher error_rate"
+            f"capacity {capacity} at error_rate {error_rate} needs {bits} bits, but Redisson has at "
+            f"most {_MAX_SIZE}; lower the capacity or allow a higher error_rate"
         )
     return bits
 
 
 def num_hashes(capacity: int, bits: int) -> int:
-    """Hashes an item: max(1, round(m / n ln 2))."""
+    """Return the number of hashes: max(1, round(m / n ln 2))."""
     return java.hashes_needed(capacity, bits)
 
 
@@ -100,7 +100,7 @@ def redisson(capacity: SupportsIndex, error_rate: float) -> Redisson:
     """Return the layout of a filter after `tryInit(capacity, error_rate)`.
 
     The real false-positive rate is 1.1 to 3.6 times `error_rate`: see `Redisson`.  Raises `ValueError` for
-    an error rate outside (0, 1), and where Redisson refuses: no bit, or more than 2 (2^31 - 1).
+    an error rate outside (0, 1), and for sizes that Redisson refuses: no bit, or more than 2 (2^31 - 1).
     """
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)

@@ -1,6 +1,6 @@
-"""Import of filters from other systems' serialised forms, and export to them.
+"""Import and export of filters in the serialised forms of other systems.
 
-With an asyncio client or filter each function returns a coroutine.
+With an asyncio client or filter, each function returns a coroutine.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def from_guava(client: AsyncClient, name: str, data: bytes) -> Coroutine[Any, An
 def from_guava(client: Any, name: str, data: bytes) -> Any:
     """Store the stream of Guava's `BloomFilter.writeTo()` under a new key; return the filter.
 
-    :raises ValueError: `data` is not such a stream.
+    :raises ValueError: `data` is not a valid stream.
     :raises FilterMismatchError: the key exists; it is left unchanged.
     """
     layout, bits = read_guava(bytes(data))
     made = _filters(client)(client, name, layout=layout)
-    return _run(client, restore.place(name, {layout.key(name).encode(): bits}), made)
+    return _run(client, restore.put_strings(name, {layout.key(name).encode(): bits}), made)
 
 
 @overload
@@ -64,11 +64,11 @@ def from_redisbloom(
     client: AsyncClient, name: str, chunks: Iterable[tuple[int, bytes]]
 ) -> Coroutine[Any, Any, aio_kinds.BloomFilter]: ...
 def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]]) -> Any:
-    """Store a RedisBloom filter under a new key; return it, read-only and with the same answers.
+    """Store a RedisBloom filter under a new key; return it as a read-only filter with the same answers.
 
-    `chunks` are the replies `(iterator, data)` of BF.SCANDUMP in their order.  A filter that has scaled has
-    several links: the oldest is under `name`, the others under auxiliary keys.  To open it elsewhere, pickle
-    the filter, or give its `layout` to `BloomFilter(client, name, layout=...)`.
+    `chunks` are the replies `(iterator, data)` of BF.SCANDUMP in their order.  A filter that has grown has
+    several links: the oldest is stored under `name`, the others under auxiliary keys.  To open it elsewhere,
+    pickle the filter, or give its `layout` to `BloomFilter(client, name, layout=...)`.
 
     :raises ValueError: `chunks` are not a complete dump.
     :raises FilterMismatchError: a key exists; no key is overwritten.
@@ -78,7 +78,9 @@ def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]])
     made = _filters(client)(client, name, layout=layout)
 
     links = zip(layout.links(name), reversed(chain.links), strict=True)
-    return _run(client, restore.place(name, {key.encode(): link.bits for (key, _), link in links}), made)
+    return _run(
+        client, restore.put_strings(name, {key.encode(): link.bits for (key, _), link in links}), made
+    )
 
 
 def _filters(client: Any) -> Any:

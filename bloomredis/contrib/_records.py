@@ -1,25 +1,25 @@
-"""Records of Kafka that were claimed, and where a consumer has to go on."""
+"""Claimed records of Kafka, and the offset at which a consumer continues in each partition."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-Place = tuple[str, int]
+PartitionId = tuple[str, int]
 """A topic and a partition."""
 
-Read = list[tuple[Any, Place, int]]
+Read = list[tuple[Any, PartitionId, int]]
 """Records, with the place and the offset of each."""
-Positions = dict[Place, tuple[int, float | None]]
-"""The offset with which each partition goes on, and the seconds until then if it has to wait."""
+Positions = dict[PartitionId, tuple[int, float | None]]
+"""The offset at which each partition continues, and the seconds until then if it has to wait."""
 
 
 class Entry(NamedTuple):
-    """A record, where it is, and the claim on its item."""
+    """A record, its partition and offset, and the claim on its item."""
 
     record: Any
-    place: Place
+    place: PartitionId
     offset: int
     claim: Any
 
@@ -31,8 +31,9 @@ class Entry(NamedTuple):
 class Records:
     """The records of a batch."""
 
-    def __init__(self, seen: Any, entries: list[Entry], lease: float) -> None:
+    def __init__(self, seen: Any, entries: list[Entry], lease: float, *, whole: bool) -> None:
         self._seen = seen
+        self._whole = whole
         self._entries = entries
         self._lease = lease
         self._held_at = time.monotonic()
@@ -42,18 +43,25 @@ class Records:
         self._work = [entry for entry in firsts.values() if entry.claim][::-1]
         self._current: Entry | None = None
         self.finished: list[Any] = []
+        self._given_back: list[Any] = []
 
     def __len__(self) -> int:
-        """The number of records that were read, with those that are done or busy."""
+        """The number of records that were read, including done and busy ones."""
         return len(self._entries)
 
     @property
     def unfinished(self) -> list[Any]:
-        """The claims on records that were not worked on to their end."""
-        return [entry.claim for entry in ([self._current] if self._current else []) + self._work]
+        """The claims on records that are not finished."""
+        left = [entry.claim for entry in ([self._current] if self._current else []) + self._work]
+        return left + self._given_back
+
+    def fail(self) -> None:
+        """Record that the block raised: with `whole`, no record of the batch is finished."""
+        if self._whole:
+            self._given_back, self.finished = self.finished, []
 
     def _finish(self) -> None:
-        """Note that the caller has come back for the next record."""
+        """Record that the caller asks for the next record, so the current one is finished."""
         if self._current is not None:
             self.finished.append(self._current.claim)
             self._current = None
@@ -67,7 +75,7 @@ class Records:
         return True
 
     def _take(self) -> Any:
-        """Return the next record that is still held; None if there is none."""
+        """Return the next record whose claim is still held; None after the last one."""
         while self._work:
             entry = self._work.pop()
             if entry.claim:
@@ -76,7 +84,7 @@ class Records:
         return None
 
     def positions(self) -> Positions:
-        """Return the first offset in each partition that is not done, or the one after the last."""
+        """Return for each partition the offset of the first record that is not done, or the next one."""
         found: Positions = {}
         for entry in self._entries:
             if found.get(entry.place, (0, None))[1] is None:
@@ -90,21 +98,29 @@ def entries_of(read: Read, claims: list[Any]) -> list[Entry]:
 
 
 def starts_of(read: Read) -> Positions:
-    """Return the first offset in each partition, to go back to at once."""
+    """Return the first offset in each partition; the consumer goes back to it at once."""
     return {place: (offset, 0.0) for _, place, offset in reversed(read)}
 
 
 class Partitions:
-    """The partitions of a consumer, and until when each of them waits."""
+    """The partitions of a consumer, and the time until which each paused one waits."""
 
     def __init__(
-        self, consumer: Any, seen: Any, *, key: Callable[[Any], Any] | None = None, lease: float = 30.0
+        self,
+        consumer: Any,
+        seen: Any,
+        *,
+        key: Callable[[Any], Any] | None = None,
+        lease: float = 30.0,
+        whole: bool = False,
     ) -> None:
         self._consumer = consumer
         self._seen = seen
         self._key = key
         self._lease = lease
-        self._waiting: dict[Place, float] = {}
+        self._whole = whole
+        self._waiting: dict[PartitionId, float] = {}
+        self._uncommitted: dict[PartitionId, int] = {}  # offsets whose commit failed, as in a rebalance
 
     def _items(self, places: Read) -> list[Any]:
         """Return the item of each record: by default its place in the log."""
@@ -112,16 +128,30 @@ class Partitions:
             return [self._key(record) for record, _, _ in places]
         return [f"{topic}:{partition}:{offset}" for _, (topic, partition), offset in places]
 
-    def _due(self) -> list[Place]:
-        """Return the partitions that have waited for long enough."""
-        now = time.monotonic()
-        due = [place for place, until in self._waiting.items() if until <= now]
-        for place in due:
-            del self._waiting[place]
-        return due
+    def _due(self) -> list[PartitionId]:
+        """Return the partitions whose wait is over.
 
-    def _wait(self, positions: Positions) -> dict[Place, int]:
-        """Note which partitions wait; return the offset to which each of them goes back."""
+        A partition that is not assigned to this consumer, as in a rebalance, stays due: it may still be
+        paused when it is assigned again.
+        """
+        now = time.monotonic()
+        return [place for place, until in self._waiting.items() if until <= now]
+
+    def _resumed(self, places: Iterable[PartitionId]) -> None:
+        """Record that partitions are resumed."""
+        for place in places:
+            del self._waiting[place]
+
+    def _offsets(self, positions: Positions) -> dict[PartitionId, int]:
+        """Return the offsets to commit: those of a batch, and earlier ones whose commit failed.
+
+        They count as uncommitted until the caller empties `_uncommitted`.
+        """
+        self._uncommitted |= {place: offset for place, (offset, _) in positions.items()}
+        return dict(self._uncommitted)
+
+    def _wait(self, positions: Positions) -> dict[PartitionId, int]:
+        """Record which partitions wait; return the offset to which each of them goes back."""
         now = time.monotonic()
         back = {place: offset for place, (offset, pause) in positions.items() if pause is not None}
         self._waiting |= {place: now + (positions[place][1] or 0.0) for place in back}

@@ -1,47 +1,49 @@
-"""A guard before a database: items that are not in the filter are not looked up.
+"""A guard before a database: an item that is not in the filter is not looked up.
 
-Requests for rows that are not there pass every cache, since a cache has no entry for them.
+Requests for missing rows pass every cache, since a cache has no entry for them.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, ParamSpec, TypeVar
 
-from bloomredis import BloomError
+from bloomredis import BloomError, FilterLostError
+from bloomredis.contrib._warnings import Warnings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 LOADED: Final = "bloomredis:guard:loaded"
-"""The item that `load` adds last: without it a filter is not whole, and keeps nobody from the database."""
-
-_log = logging.getLogger("bloomredis")
+"""The item that `load` adds last: a filter without it is incomplete, and guards nothing."""
+UNGUARDED: Final = "the database is not guarded by %r: %s"
 
 
 def guard(
     seen: Any, *, key: Callable[..., Any] | None = None, missing: Any = None, marker: Any = LOADED
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator of functions that look items up: what is not in the filter is not looked up.
+    """Return a decorator for functions that look items up: an item that is not in the filter is not.
 
     ::
 
         @guard(seen, key=lambda user_id: str(user_id))
         def user(user_id): ...
 
-    Build the filter with `load`, and add an item before its row is committed: what is missing from the
-    filter is answered as missing from the database.  A filter that is not there, not whole or not to be
-    reached keeps nobody away: then the function is called.  One round trip for a call.
+    Build the filter with `load`, and add an item before you commit its row: an item that is missing from the
+    filter is answered as missing from the database.  If the filter does not exist, is incomplete or does not
+    answer, the function is called, and a warning is logged once a minute.  After a loss the guard opens the
+    filter again (`reserve`), so that it works as soon as any process has loaded the filter.  A call costs one
+    round trip.
 
-    :param seen: the filter; one of `bloomredis.asyncio` for coroutine functions.
+    :param seen: the filter; for coroutine functions, a filter of `bloomredis.asyncio`.
     :param key: returns the item, given the arguments of the call; None for the first argument.
-    :param missing: the answer for an item that is not in the filter; an exception (or its class) is raised.
-    :param marker: the item that says that all others have been added; None for a filter that another
-        program builds, which is taken to be whole.
+    :param missing: the answer for an item that is not in the filter; an exception or its class is raised.
+    :param marker: the item that says that all others have been added.  None is for a filter that another
+        program builds; the guard trusts it as complete, and a loss is final for this process.
     """
+    warnings = Warnings()
 
     def decorate(function: Any) -> Any:
         if inspect.iscoroutinefunction(function):
@@ -49,7 +51,7 @@ def guard(
             @functools.wraps(function)
             async def wait(*args: Any, **kwargs: Any) -> Any:
                 items = _items(key, marker, args, kwargs)
-                if await _there_asyncio(seen, items):
+                if await _is_there_asyncio(seen, items, warnings):
                     return await function(*args, **kwargs)
                 return _answer(missing)
 
@@ -58,7 +60,7 @@ def guard(
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             items = _items(key, marker, args, kwargs)
-            return function(*args, **kwargs) if _there(seen, items) else _answer(missing)
+            return function(*args, **kwargs) if _is_there(seen, items, warnings) else _answer(missing)
 
         return call
 
@@ -66,9 +68,9 @@ def guard(
 
 
 def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
-    """Add all items of a database to a filter, which guards from then on; return how many were read.
+    """Add all items of a database to a filter, which guards from then on; return the number of items read.
 
-    Others may add meanwhile.  After an error call it again, with all items.
+    Other processes may add items meanwhile.  After an error, call it again with all items.
     """
     seen.reserve()
     read: int = seen.load(items)
@@ -85,40 +87,50 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
 
 
 def _items(key: Callable[..., Any] | None, marker: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return what to ask the filter for: the item, and the marker."""
+    """Return the items to look up: the item and the marker."""
     if key is not None:
         item = key(*args, **kwargs)
     elif args:
         item = args[0]
     else:
-        raise TypeError("the item is the first argument, which was not given by position; pass key=")
+        raise TypeError("the item is the first positional argument, and none was given; pass key=")
     return [item] if marker is None else [item, marker]
 
 
-def _there(seen: Any, items: list[Any]) -> bool:
+def _is_there(seen: Any, items: list[Any], warnings: Warnings) -> bool:
+    """Return whether an item may be in the database; True if the filter cannot tell."""
     try:
-        return _may_be_there(seen.contains_many(items))
+        try:
+            return _may_be_there(seen.contains_many(items))
+        except FilterLostError as error:
+            warnings.warn(UNGUARDED, seen.name, error)
+            if len(items) > 1:  # with a marker, which an empty filter does not have
+                seen.reserve()
+                return _may_be_there(seen.contains_many(items))
     except BloomError as error:
-        return _unguarded(seen, error)
+        warnings.warn(UNGUARDED, seen.name, error)
+    return True
 
 
-async def _there_asyncio(seen: Any, items: list[Any]) -> bool:
-    asked: Awaitable[list[bool]] = seen.contains_many(items)
+async def _is_there_asyncio(seen: Any, items: list[Any], warnings: Warnings) -> bool:
+    """Return the same for a filter of asyncio."""
     try:
-        return _may_be_there(await asked)
+        try:
+            return _may_be_there(await seen.contains_many(items))
+        except FilterLostError as error:
+            warnings.warn(UNGUARDED, seen.name, error)
+            if len(items) > 1:  # as above
+                await seen.reserve()
+                return _may_be_there(await seen.contains_many(items))
     except BloomError as error:
-        return _unguarded(seen, error)
+        warnings.warn(UNGUARDED, seen.name, error)
+    return True
 
 
 def _may_be_there(answers: list[bool]) -> bool:
-    """True unless the item is missing from a filter that has its marker."""
+    """False if the item is missing from a complete filter."""
     there, *whole = answers
     return there or not all(whole)
-
-
-def _unguarded(seen: Any, error: BloomError) -> bool:
-    _log.warning("the database is not guarded by %r: %s", seen.name, error)
-    return True
 
 
 def _answer(missing: Any) -> Any:

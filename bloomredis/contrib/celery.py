@@ -1,7 +1,7 @@
-"""Celery: tasks whose body completes once for an item, also where messages are delivered again.
+"""Celery: tasks whose body completes once for an item, however often a message is delivered.
 
-A message comes again when it was sent twice, when a worker dies (`acks_late`), and when the visibility
-timeout of the broker is over while the task still runs.
+A message comes again if it was sent twice, if a worker dies, or if the broker's visibility timeout ends while
+the task still runs.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
-from bloomredis import BloomError, ClaimLostError
+from bloomredis import BloomError, ClaimLostError, Skipped
 from bloomredis.contrib import missing
 
 try:
-    from celery import Task
-    from celery.exceptions import Ignore, ImproperlyConfigured
+    from celery import Task, states
+    from celery.exceptions import Ignore, ImproperlyConfigured, Reject
+    from kombu.utils.json import register_type
 except ImportError as error:
     raise missing("celery", "Celery") from error
 
@@ -25,29 +26,46 @@ __all__ = ["Once"]
 
 _log = logging.getLogger("bloomredis")
 
+register_type(
+    Skipped, "bloomredis.Skipped", lambda made: [made.item, made.state, made.remaining], lambda a: Skipped(*a)
+)  # results travel as JSON
+
 
 class Once(Task):
-    """Base class of tasks: the body runs for an item that is neither done nor being worked on.
+    """A base class of tasks: the body runs if its item is neither done nor held by another worker.
 
     ::
 
-        @app.task(base=Once, seen=seen, unique_on=["order"], acks_late=True)
+        @app.task(base=Once, seen=seen, unique_on=["order"])
         def ship(order, carrier): ...
 
-    The item is claimed before the body, held while it runs, and given back if it raises or asks for a retry.
-    It is in the filter when the result is stored and the callbacks are sent.  A message whose item is done
-    is acknowledged, and nothing is run.  One whose item another worker holds, or whose filter does not
-    answer, is sent again, to come when that claim may have ended; its own retries are not counted up.
+    The item is claimed before the body, and the claim is extended while the body runs.  If the body raises or
+    asks for a retry, the item is given back.  The item is committed after the result is stored and the
+    callbacks are sent.
 
-    `seen` is a filter of `bloomredis`, `unique_on` the names of the arguments that make the item, None for
-    all of them.  `lease` are the seconds until the item of a worker that died is free; keep it shorter than
-    the visibility timeout of the broker.
+    * Done: the call succeeds without the body.  Its result is `Skipped` or the result of `on_done`, with
+      which chains and chords continue.
+    * Busy: the message is sent again, to arrive when the other worker's claim may have ended.  This does not
+      count as a retry of the task.  A call without a message (direct or eager) returns `Skipped`.
+    * The filter does not answer: the message is sent again, to arrive after `lease` seconds.  This does not
+      count as a retry either.  A call without a message raises the filter's error.
+
+    A message is acknowledged after the body, and delivered again if the process of a worker is killed
+    (`acks_late` and `reject_on_worker_lost`, which a task may set to False).
+
+    `seen` is a filter of `bloomredis`.  `unique_on` names the arguments that make up the item; None means all
+    arguments.  `lease` is the number of seconds after which a dead worker's item is free; keep it shorter
+    than the broker's visibility timeout.  `on_done` takes the arguments of the body, and returns the result
+    of a call whose item is done.
     """
 
     abstract = True
+    acks_late = True
+    reject_on_worker_lost = True
     seen: ClassVar[Any] = None
     unique_on: ClassVar[Sequence[str] | None] = None
     lease: ClassVar[float] = 30.0
+    on_done: ClassVar[Callable[..., Any] | None] = None
 
     def item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """Return the item of a call: the name of the task and its arguments, as JSON."""
@@ -57,25 +75,22 @@ class Once(Task):
         return json.dumps([self.name, {name: bound.arguments[name] for name in names}], sort_keys=True)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the body if the item is new.
-
-        :raises Ignore: it is not.
-        """
+        """Run the body if the item is new; return its result, or the result of a skipped call."""
         if self.seen is None:
             raise ImproperlyConfigured(f"task {self.name} has no filter: give seen= to the decorator")
         request = self.request
         is_sent = not (request.called_directly or request.is_eager)
+        item = self.item(args, kwargs)
         try:
-            claim = self.seen.claim(self.item(args, kwargs), self.lease, renew=True)
+            claim = self.seen.claim(item, self.lease, renew=True)
         except BloomError as error:
             if not is_sent:
                 raise
-            _log.warning("%s[%s] waits for its filter: %s", self.name, request.id, error)
-            self._come_again(self.lease)
-        if claim.state == "busy" and is_sent:
-            self._come_again(claim.remaining)
+            self._come_again(self.lease, f"its filter: {error}")
         if not claim:
-            raise Ignore(f"the item is {claim.state}")
+            if is_sent:
+                self._check_copy(claim)
+            return self._skipped(Skipped(item, claim.state, claim.remaining), args, kwargs)
         if request.called_directly:
             with claim:
                 return super().__call__(*args, **kwargs)
@@ -88,22 +103,52 @@ class Once(Task):
         return result
 
     def on_success(self, retval: Any, task_id: str, args: Any, kwargs: Any) -> None:
-        """Commit: the result is stored by now.  Call it if you override it."""
+        """Commit the item, whose result is stored by now.  If you override it, call `super().on_success`."""
         claim = self.request.get("bloomredis_claim")
         try:
             if claim is not None:
                 claim.commit()
         except ClaimLostError:
-            _log.warning("%s[%s] has lost its claim: the body may run again", self.name, task_id)
+            _log.warning("%s[%s] lost its claim: the body may run again", self.name, task_id)
         except BloomError as error:
-            _log.warning("%s[%s] is done, but not marked: %s", self.name, task_id, error)
+            _log.warning("%s[%s] succeeded, but its item was not committed: %s", self.name, task_id, error)
         super().on_success(retval, task_id, args, kwargs)
 
-    def _come_again(self, seconds: float) -> NoReturn:
-        """Send the message again, to come after that time.
+    def _check_copy(self, claim: Any) -> None:
+        """Return if the item is done and no success of this message is stored: it succeeds without the body.
 
-        Not by `retry`, which writes a state over the result that another worker may store meanwhile.
+        :raises Ignore: the item is busy, or the result backend does not answer, and the message was sent
+            again.  Or a copy of this message has done the work; its result and callbacks must not change.
+        """
+        if claim.state == "busy":
+            self._come_again(claim.remaining, "another worker")
+        try:
+            is_copy = self.backend.get_state(self.request.id) == states.SUCCESS
+        except NotImplementedError:  # no backend, so there is no result to keep
+            is_copy = False
+        except Exception as error:
+            self._come_again(self.lease, f"the result backend: {error}")
+        if is_copy:
+            raise Ignore("a copy of this message has succeeded")
+
+    def _skipped(self, skipped: Skipped, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the result of a call without the body."""
+        if self.on_done is None or skipped.state == "busy":
+            return skipped
+        if isinstance(inspect.getattr_static(self, "run"), staticmethod):  # no `bind`: `on_done` gets no task
+            found = inspect.getattr_static(self, "on_done")
+            return (found.__func__ if isinstance(found, staticmethod) else found)(*args, **kwargs)
+        return self.on_done(*args, **kwargs)
+
+    def _come_again(self, seconds: float, reason: str) -> NoReturn:
+        """Send the message again, to arrive after so many seconds.
+
+        `retry` would write a state over the result that another worker may store meanwhile.
         """
         request = self.request
-        self.signature_from_request(request, countdown=seconds, retries=request.retries).apply_async()
-        raise Ignore(f"the item is busy for {seconds:.3g} s")
+        try:
+            self.signature_from_request(request, countdown=seconds, retries=request.retries).apply_async()
+        except Exception as error:
+            raise Reject(error, requeue=True) from error
+        _log.info("%s[%s] comes again in %.3g s; it waits for %s", self.name, request.id, seconds, reason)
+        raise Ignore(f"it comes again in {seconds:.3g} s")

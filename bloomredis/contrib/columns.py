@@ -1,14 +1,17 @@
-"""Rows that are new, of batches of pandas, polars and Arrow; for DuckDB, Ray and Spark too."""
+"""New rows of batches of pandas, polars and Arrow, also in DuckDB, Ray, Dask and Spark."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bloomredis.contrib import missing
+from bloomredis.contrib._kept import Kept
 
 try:
     import pyarrow as pa
@@ -17,7 +20,7 @@ except ImportError as error:
 
 
 def rows(batch: Any, mask: NDArray[np.bool_]) -> Any:
-    """Return the rows of a batch where a mask is true, as a batch of the same kind.
+    """Return the rows of a batch for which a mask is true, as a batch of the same kind.
 
     :param batch: a table or record batch of Arrow, or a data frame of pandas or polars.
     """
@@ -29,10 +32,10 @@ def rows(batch: Any, mask: NDArray[np.bool_]) -> Any:
 class NewRows:
     """A callable that adds a column of a batch to a filter, and returns the rows that were new.
 
-    For `Dataset.map_batches` of Ray, and wherever a batch is handled once.  An engine that runs a batch
-    again, as Spark does with a partition, finds the items of the first run in the filter: see `AbsentRows`.
+    Use it if each batch is handled once.  If an engine runs a batch again, after a failure or for another use
+    of the result, it finds the items of the first run in the filter: use `KeptRows`.
 
-    :param seen: a filter made by `from_url`, if other processes are to run it.
+    :param seen: a filter; if other processes run the callable, a filter made by `from_url`.
     :param column: the name of the column.
     """
 
@@ -45,10 +48,74 @@ class NewRows:
         return rows(batch, self._seen.new_mask(batch[self._column]))
 
 
-class AbsentRows:
-    """A callable that returns the rows whose item is not in a filter, of which each item once.
+class KeptRows:
+    """A callable that keeps the rows of a batch that no other batch of a job keeps; a rerun keeps the same.
 
-    Nothing is added, so a batch may be run again.  Equal items in two batches are in both results.
+    It is for engines that run a part again, after a failure or for another use of the result:
+    `Dataset.map_batches` of Ray, `map_partitions` of Dask (`partition`) and `mapInArrow` of Spark (`each`).
+
+    A part is identified by the job and its number, in Dask and Spark, or else by all values of its rows.  So
+    two batches with the same values are one part, and both return its rows.  If a part is dropped, the rows
+    that other parts dropped in its favour are missing.  Each kept row is two items of the filter.
+
+    :param seen: a filter made by `from_url`, without `encode=`.
+    :param column: the name of a column of strings, bytes or integers.
+    :param job: a name for this run of the pipeline over its input.  If you start the pipeline again with the
+        same input in the same parts, it may continue under the same name; any other run needs another name.
+    :param unit: returns the name of a batch: the same whenever the batch is run, and a different one for each
+        batch.
+    :param lease: if a part dies while it claims a row, another part may take the row after so many seconds.
+    """
+
+    def __init__(
+        self,
+        seen: Any,
+        column: str,
+        *,
+        job: str,
+        unit: Callable[[Any], str] | None = None,
+        lease: float = 3600.0,
+    ) -> None:
+        if not job:
+            raise ValueError("job must not be empty: it identifies parts that are run again")
+        self._seen = seen
+        self._column = column
+        self._job = job
+        self._unit = unit
+        self._lease = lease
+
+    def __call__(self, batch: Any) -> Any:
+        """Return the rows that a batch keeps."""
+        return self._kept_of(batch, self._of(f"batch {(self._unit or _digest)(batch)}"))
+
+    def partition(self, frame: Any, partition_info: dict[str, Any] | None = None) -> Any:
+        """Return the rows that a partition keeps; for `map_partitions` of Dask."""
+        if partition_info is None:  # Dask asks for the columns of the result
+            return frame
+        return self._kept_of(frame, self._of(f"partition {partition_info['number']}"))
+
+    def each(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows that each batch of a partition keeps; for `mapInArrow` of Spark."""
+        number = _partition_of_spark()
+        if number is None:
+            yield from map(self, batches)
+            return
+        kept = self._of(f"partition {number}")
+        for batch in batches:
+            yield self._kept_of(batch, kept)
+
+    def _of(self, part: str) -> Kept:
+        return Kept(self._seen, f"{self._job}: {part}", self._lease)
+
+    def _kept_of(self, batch: Any, kept: Kept) -> Any:
+        mask = np.array(kept.mask(_listed(batch[self._column])), dtype=bool)
+        return rows(batch, mask)
+
+
+class AbsentRows:
+    """A callable that returns the rows whose item is not in a filter; of equal items, the first row.
+
+    It adds nothing, so a batch may be run again.  If two batches have equal items, both results have them.
     """
 
     def __init__(self, seen: Any, column: str) -> None:
@@ -64,34 +131,34 @@ class AbsentRows:
         return rows(batch, mask)
 
     def each(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the result for each batch: the function for `mapInArrow`."""
+        """Yield the result for each batch; for `mapInArrow`."""
         return map(self, batches)
 
 
 class Added:
-    """A callable that adds a column of batches to a filter: for rows that are safe where they belong."""
+    """A step that adds a column of batches to a filter, once their rows are written."""
 
     def __init__(self, seen: Any, column: str) -> None:
         self._seen = seen
         self._column = column
 
     def each(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Add batches; yield for each a record batch with its number of rows: for `mapInArrow`."""
+        """Add batches; yield for each a record batch with its number of rows; for `mapInArrow`."""
         for batch in batches:
             self._seen.new_mask(batch[self._column])
             yield pa.RecordBatch.from_pydict({"rows": [len(batch)]})
 
 
 def foreach_batch(seen: Any, column: str, write: Callable[[Any, int], object]) -> Callable[[Any, int], None]:
-    """Return a function for `foreachBatch` of a Spark stream: it writes rows whose item was never written.
+    """Return a function for `foreachBatch` of a Spark stream; it writes rows whose item was never written.
 
-    A row is looked up, written, and added after the write, so that whatever is run again, a partition or the
-    batch, loses nothing.  A batch that failed after its write comes again under the same number, and `write`
-    has to be idempotent by it, as with any sink of Spark's.
+    A row is looked up, written, and added after the write.  So no row is lost if a partition or the batch is
+    run again.  A batch that fails after its write comes again under the same number, so `write` must be
+    idempotent by that number, like any sink of Spark.
 
     :param seen: a filter made by `from_url`.
     :param column: the name of the column, a string or a number.
-    :param write: takes a data frame and the number of the batch, and returns when its rows are safe.
+    :param write: takes a data frame and the number of the batch, and returns once the rows are stored.
     """
     absent, added = AbsentRows(seen, column), Added(seen, column)
 
@@ -107,12 +174,12 @@ def foreach_batch(seen: Any, column: str, write: Callable[[Any, int], object]) -
 
 
 def register(connection: Any, seen: Any, name: str = "is_new") -> None:
-    """Give a connection of DuckDB a function of a VARCHAR that adds it to a filter; true where it was new.
+    """Give a connection of DuckDB a function that adds a VARCHAR to a filter and returns whether it was new.
 
-    ``SELECT * FROM pages WHERE is_new(url)``.  DuckDB evaluates it for the rows that it reads, in several
-    threads: other conditions of the query may be evaluated after it, so have them in a query below.
+    ``SELECT * FROM pages WHERE is_new(url)``.  DuckDB evaluates the function for the rows that it reads, in
+    several threads.  It may evaluate other conditions of the query afterwards, so put these into a subquery.
 
-    :param name: of the function.
+    :param name: the name of the function.
     """
 
     def is_new(column: Any) -> Any:
@@ -122,9 +189,37 @@ def register(connection: Any, seen: Any, name: str = "is_new") -> None:
 
 
 def _first(column: Any) -> NDArray[np.bool_]:
-    """Return a mask of the first of equal rows of a column."""
-    items = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    """Return a mask of a column: true for the first of equal rows."""
+    items = _listed(column)
     first = dict(zip(reversed(items), range(len(items) - 1, -1, -1), strict=True))
     mask = np.zeros(len(items), dtype=bool)
     mask[list(first.values())] = True
     return mask
+
+
+def _listed(column: Any) -> list[Any]:
+    """Return the values of a column as Python objects."""
+    for method in ("to_pylist", "tolist", "to_list"):
+        if hasattr(column, method):
+            values: list[Any] = getattr(column, method)()
+            return values
+    return list(column)
+
+
+def _digest(batch: Any) -> str:
+    """Return a digest of the values of a batch.
+
+    The bytes in Arrow's buffers would not do, since those of a null are arbitrary.
+    """
+    if isinstance(batch, pa.Table | pa.RecordBatch):
+        table = batch
+    else:
+        table = batch.to_arrow() if hasattr(batch, "to_arrow") else pa.Table.from_pandas(batch)
+    return blake2b(repr(table.to_pydict()).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _partition_of_spark() -> int | None:
+    """Return the number of the partition of this Spark task; None outside Spark."""
+    spark = sys.modules.get("pyspark")
+    context = spark.TaskContext.get() if spark is not None else None
+    return None if context is None else int(context.partitionId())

@@ -1,13 +1,14 @@
-"""A filter for datatrove: the first of equal documents over all tasks, which may be run again."""
+"""A filter for datatrove that keeps the first of equal documents over all tasks; tasks may be rerun."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
 
-from bloomredis import BloomFilter, ClaimLostError, ShardedBloomFilter
+from bloomredis import BloomFilter, ShardedBloomFilter
 from bloomredis.contrib import missing
+from bloomredis.contrib._kept import Kept
 
 try:
     from datatrove.pipeline.filters.base_filter import BaseFilter
@@ -18,29 +19,28 @@ _DROPPED: Final = (False, "seen")
 
 
 def text_digest(document: Any) -> bytes:
-    """Return 16 bytes for the text of a document."""
+    """Return a digest of 16 bytes of the text of a document."""
     return blake2b(document.text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class SeenFilter(BaseFilter):
-    """Keeps the first of equal documents, over all tasks of a job.
+    """A step that keeps the first of equal documents, over all tasks of a job.
 
-    A task that is run again keeps the documents that its first run has kept.  So a document is claimed by its
-    task, which is named by the job and its rank; then a mark that this task keeps it is added, and then it is
-    committed.  Whatever a run has done before it was killed is found by the next one: its claims by their
-    owner, and what was committed by the marks.
+    A task is identified by the job and its rank.  If it is run again, it keeps the documents that its first
+    run kept, even if that run was killed.
 
-    Each document that is kept is two items of the filter, and takes some 100 bytes in its task.  Three round
-    trips for a batch, and one more for one with repeats.
+    Each kept document is two items of the filter, and takes about 100 bytes in its task.  A batch costs three
+    round trips, and one more if it has repeats.
 
     :param seen: a filter made by `from_url`, since tasks are other processes; its capacity is twice the
         number of different documents.
-    :param job: a name for all tasks of this run of the pipeline.  Tasks that are run again have the same, and
-        another job over the same filter has another one, or it keeps what the first has kept.
-    :param key: returns what documents are compared by, a str or bytes; it must not depend on the task.
-    :param lease: seconds until another task may take a document of one that died before its mark was there.
+    :param job: a name for all tasks of this run of the pipeline.  A task that is run again needs the same
+        name.  Another job over the same filter needs another name, or it keeps what the first job kept.
+    :param key: returns the str or bytes by which documents are compared; it must not depend on the task.
+    :param lease: if a task dies before it has marked a document, another task may take the document after so
+        many seconds.
     :param exclusion_writer: writes the documents that are dropped.
-    :param batch_size: documents that are sent together.
+    :param batch_size: the number of documents that are sent together.
     """
 
     name = "bloomredis"
@@ -57,7 +57,7 @@ class SeenFilter(BaseFilter):
     ) -> None:
         super().__init__(exclusion_writer, batch_size)
         if not job:
-            raise ValueError("job must not be empty: tasks that are run again are known by it")
+            raise ValueError("job must not be empty: it identifies tasks that are run again")
         self._seen = seen
         self._job = job
         self._key = key
@@ -65,48 +65,20 @@ class SeenFilter(BaseFilter):
         self._begin(0)
 
     def run(self, data: Any, rank: int = 0, world_size: int = 1) -> Any:
-        """Yield the documents of a task that no other one has."""
+        """Yield the documents that a task keeps."""
         self._begin(rank)
         yield from super().run(data, rank, world_size)
 
     def _begin(self, rank: int) -> None:
-        self._owner = f"{self._job}:{rank}"
-        self._kept: set[bytes] = set()  # by this run, of which later equals are repeats
+        self._kept = Kept(self._seen, f"{self._job}:{rank}", self._lease)
 
     def filter(self, doc: Any) -> bool | tuple[bool, str]:
-        """Keep a document, or drop it."""
+        """Return whether a document is kept, or the reason why it is dropped."""
         return self.filter_batch([doc])[0]
 
     def filter_batch(self, batch: list[Any]) -> list[bool | tuple[bool, str]]:
-        """Keep or drop documents.
+        """Return for each document whether it is kept, or the reason why it is dropped.
 
-        :raises ClaimLostError: the task took longer than the lease; run it again.
+        :raises ClaimLostError: a batch took longer than the lease; run the task again.
         """
-        keys = [_bytes(self._key(document)) for document in batch]
-        ours = self._ours(dict.fromkeys(key for key in keys if key not in self._kept))
-        answers: list[bool | tuple[bool, str]] = []
-        for key in keys:
-            is_kept = key in ours and key not in self._kept
-            if is_kept:
-                self._kept.add(key)
-            answers.append(is_kept or _DROPPED)
-        return answers
-
-    def _ours(self, keys: Iterable[bytes]) -> set[bytes]:
-        """Return those of different keys that are this task's, by this run or an earlier one."""
-        claims = dict(zip(keys, self._seen.claim_many(keys, self._lease, owner=self._owner), strict=True))
-        ours = {key for key, claim in claims.items() if claim}
-        done = [key for key, claim in claims.items() if claim.state == "done"]
-        marked = self._seen.contains_many([self._mark(key) for key in done]) if done else []
-        self._seen.add_many([self._mark(key) for key in ours])
-        if "lost" in self._seen.commit_many([claims[key] for key in ours]):
-            raise ClaimLostError(f"{self._owner} took longer than its lease of {self._lease} s; run it again")
-        return ours | {key for key, is_ours in zip(done, marked, strict=True) if is_ours}
-
-    def _mark(self, key: bytes) -> bytes:
-        """Return the item that says that this task keeps a document."""
-        return b"%b keeps %b" % (self._owner.encode(), key)
-
-
-def _bytes(key: str | bytes) -> bytes:
-    return key.encode() if isinstance(key, str) else key
+        return [is_kept or _DROPPED for is_kept in self._kept.mask([self._key(each) for each in batch])]

@@ -1,4 +1,4 @@
-"""A middleware for Dramatiq: messages of an actor are worked on once for each item."""
+"""A middleware for Dramatiq that runs an actor once for each item."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ except ImportError as error:
 
 
 class NotClaimedError(MiddlewareError):
-    """The item could not be claimed, or its message not be put off; the broker tries it again later."""
+    """The item could not be claimed, or its message could not be delayed; the broker retries it later."""
 
 
 class Once(Middleware):
-    """Claims the item of a message before its actor runs, and commits it afterwards.
+    """A middleware that claims the item of a message before its actor runs, and commits it afterwards.
 
     ::
 
@@ -30,15 +30,17 @@ class Once(Middleware):
         @dramatiq.actor(once=lambda order, carrier: order)
         def ship(order, carrier): ...
 
-    It is for actors with the option `once`: a function that returns the item, given the arguments of a
-    message, or True for all of these together.  A message whose item is done is skipped.  One whose item is
-    busy comes again when the lease of that claim is over, and that is no retry: the worker that has it may be
-    dead.  An actor that raises gives the item back before its retry.  Without the filter's server nothing
-    runs, and messages are retried.
+    It applies to actors with the option `once`: a function that takes the arguments of a message and returns
+    the item, or True, with which all arguments make up the item.
+
+    If the item is done, the message is skipped.  If the item is busy, the worker that holds it may be dead,
+    so the message comes again when that claim's lease ends; this does not count as a retry.  If the actor
+    raises, the item is given back before the retry.  While the filter's server is away, no such actor runs,
+    and messages are retried.
 
     :param seen: a filter of `bloomredis`.
-    :param lease: seconds until the item of a worker that died is free.
-    :param renew: extend the lease as long as the actor runs.
+    :param lease: a dead worker's item is free after so many seconds.
+    :param renew: extend the lease while the actor runs.
     """
 
     def __init__(self, seen: Any, *, lease: float = 30.0, renew: bool = True) -> None:
@@ -53,11 +55,11 @@ class Once(Middleware):
         return {"once"}
 
     def before_process_message(self, broker: Any, message: Any) -> None:
-        """Claim the item; skip the message if it is done, and put it off while it is busy."""
+        """Claim the item; skip the message if the item is done, and delay it if the item is busy."""
         once = broker.get_actor(message.actor_name).options.get("once")
         if not once:
             return
-        # Any error but these would be logged by the broker, and the actor run all the same.
+        # The broker would log any error but a MiddlewareError, and run the actor all the same.
         try:
             claim = self._seen.claim(_item(once, message), self._lease, renew=self._renew)
         except Exception as error:
@@ -72,13 +74,13 @@ class Once(Middleware):
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: BaseException | None = None
     ) -> None:
-        """Commit the item, or give it back if the actor has raised."""
+        """Commit the item, or give it back if the actor raised."""
         del broker, result
         if claim := self._claims.pop(id(message), None):
             claim.commit() if exception is None else claim.release()
 
     def after_skip_message(self, broker: Any, message: Any) -> None:
-        """Give the item back where another middleware skips the message."""
+        """Give the item back if another middleware skips the message."""
         del broker
         if claim := self._claims.pop(id(message), None):
             claim.release()
@@ -93,8 +95,8 @@ def _item(once: Any, message: Any) -> Any:
 
 
 def _put_off(broker: Any, message: Any, seconds: float) -> None:
-    """Let the message come again after that time."""
+    """Enqueue the message again, with a delay in seconds."""
     try:
         broker.enqueue(message, delay=max(1, math.ceil(seconds * 1000)))
     except Exception as error:
-        raise NotClaimedError(f"{message} could not be put off: {error}") from error
+        raise NotClaimedError(f"{message} could not be delayed: {error}") from error

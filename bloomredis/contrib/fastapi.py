@@ -1,14 +1,14 @@
-"""A dependency for receivers of webhooks: an event that is delivered again is answered without work."""
+"""A dependency for receivers of webhooks: a repeated event is answered without work."""
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
+from bloomredis.contrib.idempotency import Answer, away, skipped
 
 try:
     from fastapi import Depends, HTTPException, Request
@@ -24,33 +24,34 @@ def once(
     lease: float = 30.0,
     renew: bool = True,
 ) -> Any:
-    """Return a dependency with which an endpoint runs once for an event.
+    """Return a dependency that makes an endpoint run once for an event.
 
     ::
 
         @app.post("/hook", dependencies=[once(seen, header="X-GitHub-Delivery")])
         async def hook(event: dict): ...
 
-    The event is claimed before the endpoint, committed after it, before the response is sent, and given
-    back if the endpoint raises.  Return a response with an error status, and it counts as done.
+    The event is claimed before the endpoint runs, and committed after it, before the response is sent.  If
+    the endpoint raises, the event is given back.  If it returns a response with an error status, the event
+    counts as done.
 
-    * Done already: 200, and the endpoint is not called.
-    * Another worker is at it: 409 with Retry-After, since that worker may fail; senders deliver again.
-    * The server of the filter is away: 503, likewise.
-    * There is no event id: 400.
+    * The event is done: 200, and the endpoint is not called.
+    * Another worker holds the event: 409 with Retry-After, so that the sender delivers it again.
+    * The filter's server is away: 503, so that the sender delivers it again.
+    * The event has no id: 400.
 
-    Verify signatures in a dependency before this one, or anybody can mark events.  A filter takes a new
+    Verify signatures in a dependency before this one, or anybody can mark events.  A filter mistakes a new
     event for an old one at its error rate.
 
     :param seen: a filter of `bloomredis.asyncio`.
     :param header: the header with the id of an event.
-    :param key: or a function that returns the id for a request, or a coroutine function.
-    :param lease: seconds until another delivery may be worked on after this worker has died.
-    :param renew: extend the lease as long as the endpoint runs.
+    :param key: a function or coroutine function that takes a request and returns the id of its event.
+    :param lease: if this worker dies, another delivery may be worked on after so many seconds.
+    :param renew: extend the lease while the endpoint runs.
     :raises TypeError: neither or both of `header` and `key` are given.
     """
     if (header is None) == (key is None):
-        raise TypeError("give the header with the id of an event, or key=, one of the two")
+        raise TypeError("give header= or key= for the id of an event, one of the two")
 
     async def claimed(request: Request) -> AsyncIterator[None]:
         item = request.headers.get(header) if header is not None else await _key(key, request)
@@ -59,9 +60,9 @@ def once(
         try:
             claim = await seen.claim(item, lease, renew=renew)
         except BloomError as error:
-            raise HTTPException(503, "the event cannot be checked for a repetition now") from error
+            raise _exception(away("event")) from error
         if not claim:
-            raise _skipped(claim)
+            raise _exception(skipped(claim, "event"))
         async with claim:
             yield
 
@@ -73,9 +74,5 @@ async def _key(key: Any, request: Request) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-def _skipped(claim: Any) -> HTTPException:
-    """Return the answer for an event that is not this request's to work on."""
-    if claim.state == "done":
-        return HTTPException(200, "this event was processed already")
-    after = str(math.ceil(claim.remaining))
-    return HTTPException(409, "this event is being processed", {"Retry-After": after})
+def _exception(answer: Answer) -> HTTPException:
+    return HTTPException(answer.status, answer.detail, answer.headers)

@@ -1,4 +1,4 @@
-"""FastStream: one middleware for Kafka, RabbitMQ, NATS and Redis streams that handles each message once."""
+"""FastStream: a middleware for Kafka, RabbitMQ, NATS and Redis streams; a handler runs once for each item."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from bloomredis import BloomError
 from bloomredis.contrib import missing
+from bloomredis.contrib._patience import PAUSE, may_pass
+from bloomredis.contrib._warnings import Warnings
 
 try:
     from faststream import BaseMiddleware
@@ -20,39 +23,51 @@ __all__ = ["Once"]
 
 
 class Once:
-    """Middleware of a broker: a handler runs for an item that is neither done nor being worked on.
+    """A middleware of a broker: a handler runs if its item is neither done nor held by another consumer.
 
     ::
 
         broker = KafkaBroker(middlewares=[Once(seen, key=lambda message: message.headers["event-id"])])
 
-    The item is claimed before the handler, held while it runs, committed after it and before the message is
-    acknowledged, and given back if the handler raises.  A message whose item is done is acknowledged.  One
-    whose item is busy waits for as long as it is.  It is not refused: Kafka's consumer would go back to it,
-    but commit its offset along with the next message of another partition.
+    The item is claimed before the handler, and the claim is extended while the handler runs.  The item is
+    committed after the handler and before the message is acknowledged; if the handler raises, it is given
+    back.  If the item is done, the message is acknowledged.
+
+    A message whose item is busy waits until the claim on it ends, and every message waits while the filter's
+    server is away.  A message that waits is not refused, because Kafka's consumer would go back to a refused
+    message, but commit its offset along with the next message of another partition.
 
     :param seen: a filter of `bloomredis.asyncio`.
-    :param key: returns the item of a message, or an awaitable of it, as for one that is in the body.  It must
-        be in the message: FastStream makes up another `correlation_id` for each delivery that has none.
-    :param lease: seconds until the item of a consumer that died is free.
+    :param key: takes a message and returns its item, or an awaitable of it (for an item in the body).  The
+        item must be part of the message: if a message has no `correlation_id`, FastStream generates a
+        different one at each delivery.
+    :param lease: a dead consumer's item is free after so many seconds.
     """
 
     def __init__(self, seen: Any, *, key: Callable[[Any], Any | Awaitable[Any]], lease: float = 30.0) -> None:
         self._seen = seen
         self._key = key
         self._lease = lease
+        self._warnings = Warnings()
 
     def __call__(self, msg: Any, /, *, context: Any) -> BaseMiddleware:
-        """Return the middleware of one message, as FastStream asks for it."""
+        """Return the middleware of one message."""
         return _Once(msg, context=context, claim=self._claim)
 
     async def _claim(self, message: Any) -> Any:
-        """Return the claim on a message, once it is done or held."""
+        """Return the claim on the item of a message, once this consumer holds it or it is done."""
         item = self._key(message)
         if inspect.isawaitable(item):
             item = await item
         while True:
-            claim = await self._seen.claim(item, self._lease, renew=True)
+            try:
+                claim = await self._seen.claim(item, self._lease, renew=True)
+            except BloomError as error:
+                if not may_pass(error):
+                    raise
+                self._warnings.warn("messages wait for the filter %r: %s", self._seen.name, error)
+                await asyncio.sleep(PAUSE)
+                continue
             if claim.state != "busy":
                 return claim
             await asyncio.sleep(claim.remaining)
@@ -75,6 +90,6 @@ class _Once(BaseMiddleware):
         async with claim:
             try:
                 return await call_next(msg)
-            except AckMessage as error:  # a handler's way to say that it is done
+            except AckMessage as error:  # the handler says that the message is done
                 end = error
         raise end

@@ -1,7 +1,7 @@
-"""Kafka: batches of records, each worked on once, with offsets that pass no unfinished record.
+"""Kafka: batches of records; each record is worked on once, and no offset passes an unfinished record.
 
-`Batches` is for a `Consumer` of confluent-kafka, `AsyncBatches` for one of aiokafka; turn off its
-`enable.auto.commit`.  A batch is claimed in one round trip, and committed in another one.
+`Batches` is for a `Consumer` of confluent-kafka, `AsyncBatches` for a consumer of aiokafka.  Turn off the
+consumer's `enable.auto.commit`.  A batch is claimed in one round trip, and committed in another.
 """
 
 from __future__ import annotations
@@ -13,23 +13,31 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from bloomredis.contrib import missing
-from bloomredis.contrib._records import Partitions, Place, Positions, Read, Records, entries_of, starts_of
+from bloomredis.contrib._records import (
+    PartitionId,
+    Partitions,
+    Positions,
+    Read,
+    Records,
+    entries_of,
+    starts_of,
+)
 
 if not (find_spec("confluent_kafka") or find_spec("aiokafka")):
     raise missing("kafka", "confluent-kafka or aiokafka")
 
 __all__ = ["AsyncBatch", "AsyncBatches", "Batch", "Batches"]
 
-NOT_COMMITTED: Final = "offsets were not committed (%s): the records come again, and are done"
+NOT_COMMITTED: Final = "offsets were not committed (%s): the next batch commits them"
 
 _log = logging.getLogger("bloomredis")
 
 
 class Batch(Records):
-    """Records of which this consumer holds those that it iterates over.
+    """A batch of records; iterating over it yields the records that this consumer holds.
 
-    A record is finished when the next one is asked for.  Claims are extended between records, so that each
-    record has to be finished within two thirds of the lease, not all of them.
+    A record is finished when the loop asks for the next one.  Claims are extended between records, so each
+    record, not the whole batch, must be finished within two thirds of the lease.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -44,7 +52,7 @@ class Batch(Records):
 
 
 class AsyncBatch(Records):
-    """Records of which this consumer holds those that it iterates over, with `async for`: see `Batch`."""
+    """A batch of records, for `async for`: see `Batch`."""
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Yield each record to work on; of records with equal items the first."""
@@ -68,23 +76,31 @@ class Batches(Partitions):
                 for record in batch:
                     process(record)
 
-    At the end of the block the finished records are committed, and then the offsets up to the first record
-    of a partition that is not done.  If that one is busy, since another consumer holds it or has died with
-    it, the partition waits until its claim ends.  Records that were not finished are given back.
+    At the end of the block the finished records are committed.  Then the offsets are committed: in each
+    partition, up to the first record that is not done.  If that record is busy (another consumer holds it,
+    and may have died), the partition waits until its claim ends.  Records that were not finished are given
+    back.
 
-    :param key: returns the item of a record, for duplicates by producers; by default it is the record's place
-        in the log, for redeliveries.
+    :param key: returns the item of a record, which also finds duplicates that a producer sent.  By default
+        the item is the topic, partition and offset, which finds only redeliveries.
+    :param lease: a dead consumer's records are free after so many seconds.  A record must be finished within
+        two thirds of it.
+    :param whole: the effects of a batch become final together, at the end of the block: if the block raises,
+        all records are given back, including the finished ones.
     """
 
     @contextmanager
     def next(self, size: int = 500, timeout: float = 1.0) -> Iterator[Batch]:
-        """Read up to so many records within that time, and claim them.
+        """Read up to `size` records within `timeout` seconds, and claim them.
 
         :raises BloomError: the filter does not answer; the records are read again by the next call.
         """
         batch = self._claimed(self._read(size, timeout))
         try:
             yield batch
+        except BaseException:
+            batch.fail()
+            raise
         finally:
             try:
                 self._seen.commit_many(batch.finished)
@@ -97,6 +113,7 @@ class Batches(Partitions):
 
         if due := self._assigned(dict.fromkeys(self._due(), 0)):
             self._consumer.resume(due)
+            self._resumed((each.topic, each.partition) for each in due)
         records = self._consumer.consume(size, timeout)
         read = [
             (record, (record.topic(), record.partition()), record.offset())
@@ -115,10 +132,10 @@ class Batches(Partitions):
         except BaseException:
             self._go_back(starts_of(read))
             raise
-        return Batch(self._seen, entries_of(read, claims), self._lease)
+        return Batch(self._seen, entries_of(read, claims), self._lease, whole=self._whole)
 
-    def _assigned(self, offsets: dict[Place, int]) -> list[Any]:
-        """Return those of the partitions that are still this consumer's, as the client has them."""
+    def _assigned(self, offsets: dict[PartitionId, int]) -> list[Any]:
+        """Return the partitions that are still assigned to this consumer, as objects of the client."""
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - as above
 
         mine = {(each.topic, each.partition) for each in self._consumer.assignment()}
@@ -129,10 +146,11 @@ class Batches(Partitions):
         from confluent_kafka import KafkaException  # noqa: PLC0415 - as above
 
         self._go_back(positions)
-        offsets = self._assigned({place: offset for place, (offset, _) in positions.items()})
+        offsets = self._assigned(self._offsets(positions))
         try:
             if offsets:
                 self._consumer.commit(offsets=offsets, asynchronous=False)
+            self._uncommitted.clear()
         except KafkaException as error:
             _log.warning(NOT_COMMITTED, error)
 
@@ -149,10 +167,13 @@ class AsyncBatches(Partitions):
 
     @asynccontextmanager
     async def next(self, size: int = 500, timeout: float = 1.0) -> AsyncIterator[AsyncBatch]:  # noqa: ASYNC109 - the broker's
-        """Read up to so many records, waiting that long for the first, and claim them."""
+        """Read up to `size` records, waiting up to `timeout` seconds for the first, and claim them."""
         batch = await self._claimed(await self._read(size, timeout))
         try:
             yield batch
+        except BaseException:
+            batch.fail()
+            raise
         finally:
             try:
                 await self._seen.commit_many(batch.finished)
@@ -163,6 +184,7 @@ class AsyncBatches(Partitions):
     async def _read(self, size: int, timeout: float) -> Read:  # noqa: ASYNC109 - as above
         if due := self._assigned(self._due()):
             self._consumer.resume(*due)
+            self._resumed(due.values())
         read = await self._consumer.getmany(timeout_ms=int(timeout * 1000), max_records=size)
         return [
             (record, (record.topic, record.partition), record.offset)
@@ -176,10 +198,10 @@ class AsyncBatches(Partitions):
         except BaseException:
             self._go_back(starts_of(read))
             raise
-        return AsyncBatch(self._seen, entries_of(read, claims), self._lease)
+        return AsyncBatch(self._seen, entries_of(read, claims), self._lease, whole=self._whole)
 
-    def _assigned(self, places: Iterable[Place]) -> dict[Any, Place]:
-        """Return those of the partitions that are still this consumer's, by their names in the client."""
+    def _assigned(self, places: Iterable[PartitionId]) -> dict[Any, PartitionId]:
+        """Return the places that are still assigned to this consumer, by the partitions of the client."""
         mine = {(each.topic, each.partition): each for each in self._consumer.assignment()}
         return {mine[place]: place for place in places if place in mine}
 
@@ -188,10 +210,12 @@ class AsyncBatches(Partitions):
         from aiokafka.errors import KafkaError  # noqa: PLC0415 - confluent-kafka is enough for the other class
 
         self._go_back(positions)
-        offsets = {each: positions[place][0] for each, place in self._assigned(positions).items()}
+        all_offsets = self._offsets(positions)
+        offsets = {each: all_offsets[place] for each, place in self._assigned(all_offsets).items()}
         try:
             if offsets:
                 await self._consumer.commit(offsets)
+            self._uncommitted.clear()
         except KafkaError as error:
             _log.warning(NOT_COMMITTED, error)
 

@@ -1,4 +1,4 @@
-"""Spans and metrics for OpenTelemetry: a hook for the calls of this process."""
+"""OpenTelemetry: a hook that reports the calls of this process as spans and metrics."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ except ImportError as error:
 class Telemetry:
     """A hook that reports calls: `bloomredis.instrument(Telemetry())`, or `observe=` of a filter.
 
-    Each call is a span of its own below the current one, `bloomredis.add_many seen`, and is counted.  It is
-    the current span while the call is made, so that the spans of the client are below it.  The attributes are
-    names, numbers and the outcome; never an item.
+    Each call is counted, and is a child span of the current one, such as `bloomredis.add_many seen`.  During
+    the call it is the current span, so that the client's spans are its children.  The attributes are names,
+    numbers and the outcome, never an item.
 
-    :param tracer_provider: None for that of the process.
-    :param meter_provider: likewise.
+    :param tracer_provider: None means the provider of the process.
+    :param meter_provider: None means the provider of the process.
     """
 
     def __init__(self, *, tracer_provider: Any = None, meter_provider: Any = None) -> None:
@@ -36,16 +36,16 @@ class Telemetry:
         self._cached = meter.create_counter(
             "bloomredis.items.cached", "{item}", "Items that the local cache answered"
         )
-        self._round_trips = meter.create_counter("bloomredis.round_trips", "{call}", "Calls of the server")
-        self._resends = meter.create_counter("bloomredis.resends", "{call}", "Those after a lost reply")
+        self._round_trips = meter.create_counter("bloomredis.round_trips", "{call}", "Round trips")
+        self._resends = meter.create_counter("bloomredis.resends", "{call}", "Round trips after a lost reply")
         self._receipts = meter.create_counter(
-            "bloomredis.receipts.used", "{call}", "Answers of earlier calls that were asked for"
+            "bloomredis.receipts.used", "{call}", "Answers of earlier calls that were fetched"
         )
         self._claims_lost = meter.create_counter("bloomredis.claims.lost", "{claim}", "Claims that were lost")
 
     @contextmanager
     def around(self, name: str, kind: str, verb: str) -> Generator[Callable[[CallEvent], None], None, None]:
-        """Make a span of a call, and count it when it has ended."""
+        """Make a span for a call, and count the call when it ends."""
         with self._tracer.start_as_current_span(
             f"bloomredis.{verb} {name}", kind=trace.SpanKind.CLIENT, attributes=_before(name, kind, verb)
         ) as span:
@@ -77,7 +77,7 @@ class Telemetry:
 
 
 def _before(name: str, kind: str, verb: str) -> dict[str, str]:
-    """Return the attributes that a span begins with, by which a sampler may choose."""
+    """Return the first attributes of a span, which a sampler can read."""
     return {
         "db.system.name": "redis",
         "db.collection.name": name,

@@ -1,47 +1,45 @@
-"""Metrics for Prometheus: a hook for the calls of this process, and gauges of filters."""
+"""Prometheus: a hook that counts the calls of this process, and gauges of filters."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
-from bloomredis import BloomError, CallEvent, FilterInfo
+from bloomredis import BloomError, CallEvent, FilterInfo, FilterLostError
 from bloomredis.contrib import missing
+from bloomredis.contrib._warnings import Warnings
 
 try:
     import prometheus_client as client
-    from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 except ImportError as error:
     raise missing("prometheus", "prometheus_client") from error
 
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets for the time of a call."""
 ITEMS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)
-"""Likewise for the items of a call."""
+"""Upper bounds of the buckets for the items of a call."""
 GAUGES: Final = {
     "count": "Items that were new",
-    "capacity": "Items that the filter is made for",
+    "capacity": "Items that the filter is sized for",
     "fill_ratio": "Share of the bits that are set",
     "estimated_error_rate": "False-positive rate to expect now",
     "size_bytes": "Bytes that the filter takes",
-    "ttl_seconds": "Seconds left to live; none for a filter that does not expire",
+    "ttl_seconds": "Seconds until the filter expires; none if it does not expire",
     "layers": "Layers of the filter",
 }
-
-_log = logging.getLogger("bloomredis")
 
 
 class Metrics:
     """A hook that counts calls: `bloomredis.instrument(Metrics())`, or `observe=` of a filter.
 
-    Labels are names of filters, verbs, outcomes and answers; never an item.  A call takes some microseconds
-    more, without a round trip.
+    The labels are names of filters, verbs, outcomes and answers, never an item.  A call takes a few
+    microseconds more, and no round trip.
 
-    :param registry: that of the metrics; None for the one of the process.
+    :param registry: the registry of the metrics; None means the registry of the process.
     :raises ValueError: the registry has these metrics already.
     """
 
@@ -52,9 +50,9 @@ class Metrics:
         self._seconds = self._histogram("call_seconds", "Time of calls", SECONDS, "verb", "outcome")
         self._batches = self._histogram("batch_items", "Items of a call", ITEMS, "verb")
         self._round_trips = self._counter("round_trips", "Round trips to the server")
-        self._resends = self._counter("resends", "Round trips that followed one without a reply")
-        self._receipts = self._counter("receipts_used", "Answers of earlier calls that were asked for")
-        self._lost = self._counter("lost", "Calls that found the filter gone")
+        self._resends = self._counter("resends", "Round trips after a lost reply")
+        self._receipts = self._counter("receipts_used", "Answers of earlier calls that were fetched")
+        self._lost = self._counter("lost", "Calls that found the filter lost")
         self._claims_lost = self._counter("claims_lost", "Claims that were lost before their commit")
         self._cached = self._counter("cache_answers", "Items that the local cache answered")
         self._false_positives = self._counter("false_positives", "False positives that the program has found")
@@ -73,7 +71,7 @@ class Metrics:
         return self._calls.labels(*of_call), self._seconds.labels(*of_call), self._batches.labels(name, verb)
 
     def _made_of_filter(self, name: str) -> tuple[Any, ...]:
-        """Return the counters of a filter; they begin at 0, so that the first loss is a change."""
+        """Return the counters of a filter; they begin at 0, so that Prometheus sees the first loss."""
         of_calls = (self._round_trips, self._resends, self._receipts, self._cached)
         kinds = (*of_calls, self._lost, self._claims_lost, self._false_positives)
         return tuple(kind.labels(name) for kind in kinds)
@@ -102,18 +100,18 @@ class Metrics:
             (claims_lost if event.verb in ("commit", "release", "extend") else lost).inc()
 
     def false_positive(self, name: str, number: int = 1) -> None:
-        """Count items that a filter called seen and that were not, as a look into a database has shown.
+        """Count items that the filter answered "seen" for and that were new, as a database has shown.
 
-        Nothing but the program can know them, and their share is the error rate as it really is.
+        Only the program can detect them.  Their share is the true error rate.
         """
         self._of_filter(name)[-1].inc(number)
 
 
 def answers(event: CallEvent) -> Iterator[tuple[str, int]]:
-    """Yield the answers that the items of a call got, and how many got each.
+    """Yield each answer of a call, and the number of items that got it.
 
-    `new`, `seen`; `busy` for items that another worker holds; `done` for claims on what is done already, and
-    for items of a call without an answer, as of a commit.
+    The answers are `new` and `seen`; `busy` for items that another worker holds; and `done` for claims on
+    done items, and for the items of a call that has no answer for each, such as a commit.
     """
     if event.new is None:
         yield "done", event.items - event.lost
@@ -126,17 +124,23 @@ def answers(event: CallEvent) -> Iterator[tuple[str, int]]:
 
 
 class Gauges:
-    """A collector of the fill of filters, which it asks for at most so often.
+    """A collector of the sizes and fill ratios of filters.
 
-    `registry.register(Gauges([seen], every=30))`.  Asking counts bits in the server, a millisecond for a
-    megabyte, so let one process do it: `bloomredis export`.  A filter that cannot be asked keeps its last
-    gauges, and `bloomredis_up` is 0 meanwhile.
+    `registry.register(Gauges([seen], every=30))`.  Reading them makes the server count bits, a millisecond
+    for a megabyte, so let one process do it: `bloomredis export`.
 
-    :param every: seconds for which an answer is repeated.
+    While a filter does not answer, its last gauges are repeated, `bloomredis_up` is 0, and a warning is
+    logged at most once a minute.  If a filter is lost or cleared, that is counted in
+    `bloomredis_losses_total`, and the filter is opened again once somebody has created it.  The collector
+    uses an object of its own for that, so your object still raises `FilterLostError`.
+
+    :param every: the least number of seconds between two reads.
     """
 
     def __init__(self, filters: Iterable[Any], *, every: float = 30.0) -> None:
         self._filters = list(filters)
+        self._losses = {each.name: 0 for each in self._filters}
+        self._warnings = {each.name: Warnings() for each in self._filters}
         self._every = every
         self._found: dict[str, FilterInfo] = {}
         self._up: dict[str, bool] = {}
@@ -144,7 +148,7 @@ class Gauges:
         self._lock = threading.Lock()
 
     def describe(self) -> Iterator[Any]:
-        """Yield nothing: a registry may ask without a round trip."""
+        """Return no metrics, so that registering costs no round trip."""
         return iter(())
 
     def collect(self) -> Iterator[Any]:
@@ -153,22 +157,28 @@ class Gauges:
             if time.monotonic() >= self._not_before:
                 self._ask()
                 self._not_before = time.monotonic() + self._every
-            found, up = dict(self._found), dict(self._up)
+            found, up, losses = dict(self._found), dict(self._up), dict(self._losses)
         for gauge, text in GAUGES.items():
             yield _family(gauge, text, {name: measured(info)[gauge] for name, info in found.items()})
-        yield _family("up", "Whether the filter answered when it was last asked", up)
+        yield _family("up", "1 if the filter answered the last read, else 0", up)
+        counted = CounterMetricFamily(
+            "bloomredis_losses", "Times that the filter was lost or cleared", labels=["filter"]
+        )
+        for name, number in losses.items():
+            counted.add_metric([name], number)
+        yield counted
         generations = InfoMetricFamily("bloomredis_filter", "Layout and generation", labels=["filter"])
         for name, info in found.items():
             generations.add_metric([name], {"layout": info.layout, "generation": info.generation})
         yield generations
 
     def text(self) -> bytes:
-        """Return the metrics as a scrape shows them."""
+        """Return the metrics in the text format of a scrape."""
         text: bytes = client.generate_latest(self._alone())
         return text
 
     def serve(self, host: str, port: int) -> str:
-        """Serve the metrics from a thread; return their address.  Port 0 is for any that is free."""
+        """Serve the metrics from a thread, and return their address; port 0 means any free port."""
         server, _ = client.start_http_server(port, host, self._alone())
         return f"http://{host}:{server.server_port}/metrics"
 
@@ -178,13 +188,18 @@ class Gauges:
         return registry
 
     def _ask(self) -> None:
-        for each in self._filters:
+        for number, each in enumerate(self._filters):
+            self._up[each.name] = False
             try:
-                self._found[each.name] = each.info()
+                try:
+                    self._found[each.name] = each.info()
+                except FilterLostError:
+                    self._losses[each.name] += 1
+                    self._filters[number] = again = each._reopened()  # noqa: SLF001 - `open` wants the client
+                    self._found[each.name] = again.info()
                 self._up[each.name] = True
             except BloomError as error:
-                _log.warning("the gauges of %r are old: %s", each.name, error)
-                self._up[each.name] = False
+                self._warnings[each.name].warn("the gauges of %r are old: %s", each.name, error)
 
 
 def measured(info: FilterInfo) -> dict[str, float | None]:

@@ -1,57 +1,58 @@
-"""Scrapy: spiders in several processes that share what they have seen, or what they have fetched.
+"""Scrapy: spiders in several processes share the requests that they have seen, or the pages fetched.
 
-`DupeFilter` and `BatchDedupe` mark a request when it is scheduled; `ClaimWhileDownloading` marks it when
-its response is there, so that another spider fetches the pages of one that dies.
+`DupeFilter` and `BatchDedupe` mark a request when it is scheduled.  `ClaimWhileDownloading` marks it when
+its response has arrived, so if a spider dies, another spider fetches its pages.
 
 Settings, with their defaults::
 
     BLOOMREDIS_URL = "redis://localhost"
-    BLOOMREDIS_NAME = "%(spider)s:seen"  # of the filter of DupeFilter and BatchDedupe
-    BLOOMREDIS_CLAIMS_NAME = "%(spider)s:fetched"  # of the filter of ClaimWhileDownloading
+    BLOOMREDIS_NAME = "%(spider)s:seen"  # the filter of DupeFilter and BatchDedupe
+    BLOOMREDIS_CLAIMS_NAME = "%(spider)s:fetched"  # the filter of ClaimWhileDownloading
     BLOOMREDIS_KIND = "scaling"  # or "plain", or "rotating"
     BLOOMREDIS_CAPACITY = 1_000_000
     BLOOMREDIS_ERROR_RATE = 1e-6
-    BLOOMREDIS_OPTIONS = {}  # more parameters of the filter, as {"window": 86_400} of a rotating one
-    BLOOMREDIS_FINGERPRINT = "scrapy"  # or "scrapy-redis", for a set of its fingerprints that was loaded
-    BLOOMREDIS_LEASE = 30.0  # seconds until the pages of a spider that died are free
-    BLOOMREDIS_ON_ERROR = "close"  # or "new": go on, and take each request for a new one
+    BLOOMREDIS_OPTIONS = {}  # more parameters, such as {"window": 86_400} of a rotating filter
+    BLOOMREDIS_FINGERPRINT = "scrapy"  # or "scrapy-redis", if you have loaded its set of fingerprints
+    BLOOMREDIS_LEASE = 30.0  # a dead spider's pages are free after so many seconds
+    BLOOMREDIS_PATIENCE = 30.0  # seconds to wait for a server that does not answer
+    BLOOMREDIS_ON_ERROR = "close"  # after that wait; or "new": continue, and make each request once
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Self
 from weakref import WeakKeyDictionary
 
 import bloomredis.asyncio
 from bloomredis.contrib import missing
+from bloomredis.contrib._patience import PAUSE
 
 try:
     from scrapy import Request, signals
     from scrapy.dupefilters import BaseDupeFilter
-    from scrapy.exceptions import CloseSpider, IgnoreRequest
-    from scrapy.utils.defer import deferred_from_coro
+    from scrapy.exceptions import IgnoreRequest
+    from scrapy.utils.asyncio import is_asyncio_available
+
+    from bloomredis.contrib._crawls import Batch, Failures, Marks, Memory, policy_of
 except ImportError as error:
     raise missing("scrapy", "Scrapy") from error
 
 __all__ = ["BatchDedupe", "ClaimWhileDownloading", "DupeFilter"]
 
-UNAVAILABLE: Final = "bloomredis_unavailable"
-"""The reason with which a crawl ends whose filter does not answer."""
-
 KINDS: Final = {"plain": "BloomFilter", "scaling": "ScalingBloomFilter", "rotating": "RotatingBloomFilter"}
 LARGEST: Final = 1000
-"""Requests that travel in one batch."""
-PAUSE: Final = 0.25
-"""Seconds until a page that another spider downloads is asked for again."""
+"""The largest number of requests in a batch."""
+UNMARKED: Final = "%d requests were made and stay unmarked in the filter: %s"
 
 _log = logging.getLogger("bloomredis")
 
 
 def _filter(crawler: Any, half: Any, setting: str, default: str) -> Any:
-    """Return the filter that the settings describe, of one half of the library; nothing is sent."""
+    """Return the filter of the settings, of `bloomredis` or `bloomredis.asyncio`; nothing is sent."""
     settings = crawler.settings
     kind = settings.get("BLOOMREDIS_KIND", "scaling")
     if kind not in KINDS:
@@ -61,61 +62,46 @@ def _filter(crawler: Any, half: Any, setting: str, default: str) -> Any:
         settings.get(setting, default) % {"spider": crawler.spidercls.name},
         capacity=settings.getint("BLOOMREDIS_CAPACITY", 1_000_000),
         error_rate=settings.getfloat("BLOOMREDIS_ERROR_RATE", 1e-6),
-        **settings.getdict("BLOOMREDIS_OPTIONS"),
+        **({"on_lost": "recreate"} if policy_of(settings) == "new" else {})
+        | settings.getdict("BLOOMREDIS_OPTIONS"),
     )
 
 
+def _check_reactor(adapter: object) -> None:
+    """Raise `RuntimeError` if no asyncio loop runs, since every call would wait forever."""
+    if not is_asyncio_available():
+        raise RuntimeError(
+            f"{type(adapter).__name__} needs the asyncio reactor, which is Scrapy's default: leave "
+            "TWISTED_REACTOR out of the settings, or use DupeFilter"
+        )
+
+
 def _fingerprints(crawler: Any) -> Callable[[Any], str]:
-    """Return a function that makes an item of a request: its fingerprint in hexadecimal."""
+    """Return a function from a request to its item, the fingerprint in hexadecimal."""
     kind = crawler.settings.get("BLOOMREDIS_FINGERPRINT", "scrapy")
     if kind == "scrapy":
         return lambda request: str(crawler.request_fingerprinter.fingerprint(request).hex())
     if kind != "scrapy-redis":
         raise ValueError(f"BLOOMREDIS_FINGERPRINT must be 'scrapy' or 'scrapy-redis', not {kind!r}")
-    from scrapy_redis.dupefilter import RFPDupeFilter  # noqa: PLC0415 - few have both
+    from scrapy_redis.dupefilter import RFPDupeFilter  # noqa: PLC0415 - few programs have both
 
     made: Callable[[Any], str] = RFPDupeFilter(None, "").request_fingerprint
     return made
 
 
-class _Failures:
-    """The end of a crawl whose filter does not answer, with a reason of its own."""
-
-    def __init__(self, crawler: Any) -> None:
-        self._crawler = crawler
-        self._policy = crawler.settings.get("BLOOMREDIS_ON_ERROR", "close")
-        if self._policy not in {"close", "new"}:
-            raise ValueError(f"BLOOMREDIS_ON_ERROR must be 'close' or 'new', not {self._policy!r}")
-        self.is_closing = False
-        crawler.signals.connect(self._idle, signals.spider_idle)
-
-    def meet(self, error: Exception) -> None:
-        """Close the spider, unless the settings say to go on."""
-        self._crawler.stats.inc_value("bloomredis/errors")
-        if self._policy == "new" or self.is_closing:
-            return
-        self.is_closing = True
-        _log.error("the spider is closed, since its filter does not answer: %s", error)
-        deferred_from_coro(self._crawler.engine.close_spider_async(reason=UNAVAILABLE))
-
-    def _idle(self) -> None:
-        """Give the reason also where the spider is idle before it is closed."""
-        if self.is_closing:
-            raise CloseSpider(UNAVAILABLE)
-
-
 class DupeFilter(BaseDupeFilter):
-    """A dupefilter that all spiders with the same filter share; also for the scheduler of scrapy-redis.
+    """A dupefilter that all spiders with the same filter share, also in the scheduler of scrapy-redis.
 
-    Exactly one of them makes a request, at the cost of one round trip.  If the server does not answer, the
-    spider is closed, and a queue that outlasts it keeps the request.
+    Exactly one spider makes a request, at the cost of one round trip.  While the server does not answer,
+    Scrapy waits.  If the server stays away, the spider is closed, and the request stays in JOBDIR or in a
+    queue outside the spider.
     """
 
     def __init__(self, crawler: Any) -> None:
-        self._stats = crawler.stats
-        self._item = _fingerprints(crawler)
-        self._failures = _Failures(crawler)
+        self._crawler = crawler
+        self._marks = Marks(crawler, "DupeFilter", _fingerprints(crawler))
         self.seen = _filter(crawler, bloomredis, "BLOOMREDIS_NAME", "%(spider)s:seen")
+        crawler.signals.connect(self._resume, signals.spider_opened)
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
@@ -124,39 +110,57 @@ class DupeFilter(BaseDupeFilter):
 
     @classmethod
     def from_spider(cls, spider: Any) -> Self:
-        """Return the dupefilter of a spider, as scrapy-redis asks for it."""
+        """Return the dupefilter of a spider; scrapy-redis calls this."""
         return cls(spider.crawler)
+
+    def _resume(self) -> None:
+        """Schedule the requests that got no answer in an earlier run."""
+        for request in self._marks.aside.take():
+            self._crawler.engine.crawl(request)
 
     def request_seen(self, request: Any) -> bool:
         """Mark a request, and return True if one like it was marked before."""
+        batch = Batch(self._marks, [request])
+        while batch.has_next:
+            try:
+                batch.answered(batch.ask(self.seen))
+            except bloomredis.BloomError as error:
+                if (pause := batch.failed(error)) is None:
+                    break
+                time.sleep(pause)
+        return not batch.new()
+
+    def close(self, reason: str) -> None:  # noqa: ARG002 - as Scrapy calls it
+        """Mark the requests that were made unmarked, if the filter answers by now."""
+        passed = list(self._marks.passed)
         try:
-            return not self.seen.add(self._item(request))
+            self.seen.add_many(passed)
         except bloomredis.BloomError as error:
-            self._failures.meet(error)
-            return False
+            _log.warning(UNMARKED, len(passed), error)
 
     def clear(self) -> None:
-        """Forget all requests, of all spiders; scrapy-redis calls it to begin a crawl again."""
+        """Forget all requests of all spiders; scrapy-redis calls this when it empties its queue."""
         self.seen.clear()
 
     def log(self, request: Any, spider: Any) -> None:
         """Count a request that was not made."""
         _log.debug("filtered duplicate request: %s", request, extra={"spider": spider})
-        self._stats.inc_value("dupefilter/filtered")
+        self._crawler.stats.inc_value("dupefilter/filtered")
 
 
 class BatchDedupe:
-    """Spider middleware that asks for all requests of a callback at once, while the reactor goes on.
+    """A spider middleware that asks about all requests of a callback together, while the reactor continues.
 
-    A page with 100 links costs one round trip.  New requests go on with `dont_filter=True`; those that have
-    it already are not looked at.
+    A page with 100 links costs one round trip.  New requests are passed on with `dont_filter=True`; requests
+    that already have it are not checked.  The middleware needs the asyncio reactor, Scrapy's default.
     """
 
     def __init__(self, crawler: Any) -> None:
+        _check_reactor(self)
         self._stats = crawler.stats
-        self._item = _fingerprints(crawler)
-        self._failures = _Failures(crawler)
+        self._marks = Marks(crawler, "BatchDedupe", _fingerprints(crawler))
         self.seen = _filter(crawler, bloomredis.asyncio, "BLOOMREDIS_NAME", "%(spider)s:seen")
+        crawler.signals.connect(self._close, signals.spider_closed)
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
@@ -164,13 +168,15 @@ class BatchDedupe:
         return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield the new ones of the requests that a crawl starts with, each when it comes."""
+        """Yield the new start requests of a crawl, one by one."""
+        for kept in await self._new(self._marks.aside.take()):
+            yield kept
         async for each in start:
             for kept in await self._new([each]) if _is_asked_for(each) else [each]:
                 yield kept
 
     async def process_spider_output(self, response: Any, result: AsyncIterator[Any]) -> AsyncIterator[Any]:  # noqa: ARG002 - as Scrapy calls it
-        """Yield the items of a callback, and the new ones of its requests."""
+        """Yield the items and the new requests of a callback."""
         batch: list[Any] = []
         async for each in result:
             if not _is_asked_for(each):
@@ -186,15 +192,29 @@ class BatchDedupe:
                 yield kept
 
     async def _new(self, requests: list[Any]) -> list[Any]:
-        """Mark requests, and return those that are new; all of them if the server does not answer."""
-        try:
-            answers = await self.seen.add_many(map(self._item, requests))
-        except bloomredis.BloomError as error:
-            self._failures.meet(error)
-            answers = [True] * len(requests)
-        self._stats.inc_value("dupefilter/filtered", answers.count(False))
-        pairs = zip(requests, answers, strict=True)
-        return [request.replace(dont_filter=True) for request, is_new in pairs if is_new]
+        """Mark requests, and return those that are to be made."""
+        batch = Batch(self._marks, requests)
+        while batch.has_next:
+            try:
+                batch.answered(await batch.ask(self.seen))
+            except bloomredis.BloomError as error:
+                if (pause := batch.failed(error)) is None:
+                    break
+                await asyncio.sleep(pause)
+        new = batch.new()
+        self._stats.inc_value("dupefilter/filtered", len(requests) - len(new))
+        return [request.replace(dont_filter=True) for request in new]
+
+    async def _close(self) -> None:
+        await _mark(self.seen, list(self._marks.passed))
+
+
+async def _mark(seen: Any, items: list[str]) -> None:
+    """Mark requests that were made unmarked, at the end of a crawl, if the filter answers by now."""
+    try:
+        await seen.add_many(items)
+    except bloomredis.BloomError as error:
+        _log.warning(UNMARKED, len(items), error)
 
 
 def _is_asked_for(each: object) -> bool:
@@ -202,24 +222,34 @@ def _is_asked_for(each: object) -> bool:
 
 
 class ClaimWhileDownloading:
-    """Downloader middleware that marks a page when it is downloaded, and claims it until then.
+    """A downloader middleware that claims a page while it is downloaded, and marks it after that.
 
-    Its place is 620 in DOWNLOADER_MIDDLEWARES, between cookies and redirects.  A page that is done is
-    ignored (`IgnoreRequest`).  One that another spider downloads goes to the end of the queue, until it is
-    done or that spider's lease is over.  A redirect, or an answer for which Scrapy asks again, gives the
-    page back.
-    A request with `meta={"bloomredis_claim": False}` is let through.
+    Its place is 620 in DOWNLOADER_MIDDLEWARES, between cookies and redirects.
+
+    * A page that is done is ignored (`IgnoreRequest`).
+    * A page that another spider is downloading goes to the end of the queue, until it is done or that
+      spider's lease ends.
+    * A redirect, and a response that Scrapy retries, give the page back.
+    * While the server does not answer, requests wait; if it stays away, they go back to the queue.
+    * A request with `meta={"bloomredis_claim": False}` is made without a claim.
+
+    The middleware needs the asyncio reactor, Scrapy's default.
     """
 
     def __init__(self, crawler: Any) -> None:
+        _check_reactor(self)
         settings = crawler.settings
         self._stats = crawler.stats
         self._item = _fingerprints(crawler)
-        self._failures = _Failures(crawler)
+        self._failures = Failures(crawler)
         self._lease = settings.getfloat("BLOOMREDIS_LEASE", 30.0)
         self._again = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
-        self._claims: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._claims: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # None for a request without a claim
+        self._unclaimed: set[str] = set()  # items of pages requested without a claim, still unmarked
+        self._unmarked: set[str] = set()  # the items of `_unclaimed` whose pages were downloaded
+        self._marked = Memory(self._failures)
         self.fetched = _filter(crawler, bloomredis.asyncio, "BLOOMREDIS_CLAIMS_NAME", "%(spider)s:fetched")
+        crawler.signals.connect(self._close, signals.spider_closed)
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
@@ -230,13 +260,12 @@ class ClaimWhileDownloading:
         """Claim a page; return the request to be made later if the page is busy."""
         if request.meta.get("bloomredis_claim") is False:
             return None
-        try:
-            claim = await self.fetched.claim(self._item(request), self._lease, renew=True)
-        except bloomredis.BloomError as error:
-            self._failures.meet(error)
-            if self._failures.is_closing:
-                raise IgnoreRequest(UNAVAILABLE) from error
-            return None
+        item = self._item(request)
+        claim = await self._claim(item)
+        if claim is None and self._failures.is_closing:
+            return request.replace(dont_filter=True)
+        if claim is None:
+            return self._let_through(request, item)
         self._stats.inc_value(f"bloomredis/{claim.state}")
         if claim:
             self._claims[request] = claim
@@ -246,23 +275,67 @@ class ClaimWhileDownloading:
         await asyncio.sleep(min(claim.remaining, PAUSE))
         return request.replace(dont_filter=True, priority=request.priority - 1)
 
+    async def _claim(self, item: str) -> Any:
+        """Return a claim; None if the filter does not answer."""
+        while True:
+            try:
+                if self._unmarked:
+                    await self._mark()
+                claim = await self.fetched.claim(item, self._lease, renew=True)
+            except bloomredis.BloomError as error:
+                if (pause := self._failures.pause(error)) is None:
+                    self._failures.meet(error)
+                    return None
+                await asyncio.sleep(pause)
+            else:
+                self._failures.succeed()
+                return claim
+
+    async def _mark(self) -> None:
+        """Mark the pages that were downloaded without a claim."""
+        marked = list(self._unmarked)
+        await self.fetched.add_many(marked)
+        for item in marked:
+            self._marked.add(item)
+        self._unmarked.difference_update(marked)
+        self._unclaimed.difference_update(marked)
+
+    async def _close(self) -> None:
+        await _mark(self.fetched, list(self._unmarked))
+
+    def _let_through(self, request: Any, item: str) -> None:
+        """Let this process download a page once without a claim."""
+        if item in self._unclaimed or item in self._marked:
+            raise IgnoreRequest("the page was requested before, while the filter did not answer")
+        self._unclaimed.add(item)
+        self._claims[request] = None
+
     async def process_response(self, request: Any, response: Any) -> Any:
-        """Mark a page as fetched, or give it back if it is to be asked for again."""
-        if claim := self._claims.pop(request, None):
+        """Mark a page as fetched, or give it back if Scrapy will request it again."""
+        if request in self._claims:
             is_final = response.status not in self._again and not 300 <= response.status < 400
-            await self._end(claim.commit if is_final else claim.release)
+            await self._end(request, is_final=is_final)
         return response
 
     async def process_exception(self, request: Any, exception: Exception) -> None:  # noqa: ARG002 - as Scrapy calls it
-        """Give a page back whose download failed."""
-        if claim := self._claims.pop(request, None):
-            await self._end(claim.release)
+        """Give a page back after its download failed."""
+        if request in self._claims:
+            await self._end(request, is_final=False)
 
-    async def _end(self, call: Callable[[], Any]) -> None:
-        """End a claim.  The response is there, so one that was lost changes nothing for this spider."""
+    async def _end(self, request: Any, *, is_final: bool) -> None:
+        """End a claim.  This spider has the response, so a lost claim only counts in the stats."""
+        claim, item = self._claims.pop(request), self._item(request)
+        if claim is None:
+            (self._unmarked.add if is_final else self._unclaimed.discard)(item)
+            return
         try:
-            await call()
+            await (claim.commit() if is_final else claim.release())
+            if is_final:
+                self._marked.add(item)
         except bloomredis.ClaimLostError:
             self._stats.inc_value("bloomredis/lost")
         except bloomredis.BloomError as error:
             self._failures.meet(error)
+            if is_final:
+                self._unclaimed.add(item)
+                self._unmarked.add(item)

@@ -1,105 +1,102 @@
-"""Executes the steps of operations with an asyncio client."""
+"""The driver for asyncio clients: it executes the steps of operations."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.drivers.connections.clients import AsyncClient
-from bloomredis.drivers.connections.direct import AsyncDirectClient, send
+from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport, send_step
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task
+from bloomredis.protocol.steps import Call
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-async def heeded(call: Awaitable[T]) -> T:
-    """Await a call of a client; that it was given up is raised, whatever the client makes of that.
+async def drive(
+    client: AsyncTransport,
+    operation: Generator[S, Any, T],
+    execute: Callable[[Any, S], Awaitable[object]] | None = None,
+) -> T:
+    """Execute an operation's steps, and return its answer.
 
-    Up to Python 3.11 `asyncio.wait_for`, with which redis-py sends, may return its result or raise its error
-    in place of a cancellation.  And a client that is closed after its loop fails where it would disconnect.
-    The answer would then be that of a call that its caller has given up.
+    A cancellation is raised again if the client swallows it.  Up to Python 3.11 `asyncio.wait_for`, with
+    which redis-py sends, may return its result or raise its error instead of a cancellation.  And if a
+    coroutine is closed after its loop, the client's disconnect raises an error of its own.  In both cases
+    the operation would go on although its caller has gone.
+
+    :param execute: executes one step, and returns its answer; None for steps of the type `steps.Step`.
     """
+    forks.detect_fork()
+    call = client.call if execute is None and type(client) is AsyncDirectClient else None
+    run: Callable[[Any, Any], Awaitable[object]] = execute or execute_step
+    if (meter := of_task.get()) is not None:
+        call, run = None, meter.counting_task(run)
     loop = _running_loop()
-    task = asyncio.current_task() if loop else None
-    before = task.cancelling() if task else 0
+    task = asyncio.current_task(loop) if loop else None
+    cancelled = task.cancelling() if task else 0
     try:
-        result = await call
-    except Exception as error:
-        if loop is None or _running_loop() is not loop:
-            raise GeneratorExit from error
-        if task and task.cancelling() > before:
-            raise asyncio.CancelledError from error
+        step = next(operation)
+        while True:
+            try:
+                if call is not None and isinstance(step, Call):
+                    reply: object = await call(step)
+                else:
+                    reply = await run(client, step)
+            except Exception as error:
+                _raise_if_loop_gone(loop, error)
+                if task and task.cancelling() > cancelled:
+                    raise asyncio.CancelledError from error
+                step = operation.throw(error)
+            else:
+                if task and task.cancelling() > cancelled:
+                    raise asyncio.CancelledError
+                step = operation.send(reply)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    except BaseException:
+        operation.close()  # or the operation notices the interruption only when it is collected
         raise
-    if task and task.cancelling() > before:
-        raise asyncio.CancelledError
-    return result
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop that runs; none, or another one, where a coroutine is closed that its loop has left."""
+    """Return the running loop: None, or another loop, for a coroutine closed after the end of its loop."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
 
 
-async def drive(
-    client: AsyncClient,
-    operation: Generator[S, Any, T],
-    execute: Callable[[Any, S], Awaitable[object]] | None = None,
-) -> T:
-    """Execute an operation's steps until it has its answer.
-
-    :param execute: executes one, and returns its answer; None for operations whose steps are `steps.Step`.
-    """
-    forks.check()
-    call = client.call if execute is None and type(client) is AsyncDirectClient else None
-    run: Callable[[Any, Any], Awaitable[object]] = execute or execute_step
-    if (meter := of_task.get()) is not None:
-        call, run = None, meter.counting_task(run)
-    try:
-        step = next(operation)
-        while True:
-            try:
-                if call is not None and isinstance(step, steps.Call):
-                    reply: object = await heeded(call(step))
-                else:
-                    reply = await heeded(run(client, step))
-            except Exception as error:
-                step = operation.throw(error)
-            else:
-                step = operation.send(reply)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    finally:
-        operation.close()  # so that it notices an interruption or cancellation at once
+def _raise_if_loop_gone(loop: asyncio.AbstractEventLoop | None, error: Exception) -> None:
+    """Raise `GeneratorExit` if the coroutine's loop has ended; the client's error only follows from that."""
+    if loop is None or _running_loop() is not loop:
+        raise GeneratorExit from error
 
 
-async def execute_step(client: Any, step: steps.Step) -> object:
-    """Execute a step; return the answer to it."""
-    if isinstance(step, steps.Call):
-        return await _make(_at(client, step.server) if step.server else client, step)
+def execute_step(client: Any, step: steps.Step) -> Coroutine[Any, Any, object]:
+    """Execute a step; return a coroutine for its answer."""
+    if isinstance(step, Call):
+        return _make(_at(client, step.server) if step.server else client, step)
     if isinstance(step, steps.Many):
-        return await make_all(client, step.calls)
-    return await _here(step)
+        return make_all(client, step.calls)
+    return _here(step)
 
 
-async def _make(client: AsyncClient, call: steps.Call) -> steps.Reply:
-    """Make a call on the server or the cluster of a client."""
+def _make(client: AsyncTransport, call: Call) -> Coroutine[Any, Any, steps.Reply]:
+    """Make a call on a client's server or cluster."""
     if type(client) is AsyncDirectClient:
-        return await client.call(call)
+        return client.call(call)
     if cluster.is_cluster(type(client)):
-        return await drive(client, cluster.make(client, call), _act)
-    return await send(client, call.commands[0] if call.is_single else call.commands)
+        return drive(client, cluster.make(client, call), _act)
+    return send_step(client, call.commands[0] if call.is_single else call.commands)
 
 
-async def make_all(client: Any, calls: Sequence[steps.Call]) -> list[steps.Reply]:
-    """Make calls, on several servers at once; return the answer to each, or its error."""
+async def make_all(client: Any, calls: Sequence[Call]) -> list[steps.Reply]:
+    """Make calls, on all servers at once; return the answer or the error of each."""
     groups = steps.by_server(calls)
     answers: list[steps.Reply] = [None] * len(calls)
     each: list[steps.Reply]
@@ -113,7 +110,7 @@ async def make_all(client: Any, calls: Sequence[steps.Call]) -> list[steps.Reply
     return answers
 
 
-async def _together(client: AsyncClient, calls: Sequence[steps.Call]) -> list[steps.Reply]:
+async def _together(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
     """Make calls on one server or cluster in one round trip."""
     if len(calls) == 1:
         return [await _make(client, calls[0])]
@@ -121,7 +118,7 @@ async def _together(client: AsyncClient, calls: Sequence[steps.Call]) -> list[st
         return await drive(client, cluster.run(client, calls), _act)
     if type(client) is AsyncDirectClient:
         return await client.together(calls)
-    return steps.parted(calls, await send(client, steps.joined(calls)))
+    return steps.parted(calls, await send_step(client, steps.joined(calls)))
 
 
 def _at(client: Any, server: tuple[int, ...]) -> Any:
@@ -145,15 +142,17 @@ async def _here(step: steps.Here) -> object:
 
 
 async def _at_once(calls: Sequence[Awaitable[T]]) -> list[T | Exception]:
-    if len(calls) == 1:  # without a task
+    if len(calls) == 1:  # saves a task
+        loop = _running_loop()
         try:
-            return [await heeded(calls[0])]
+            return [await calls[0]]
         except Exception as error:
+            _raise_if_loop_gone(loop, error)
             return [error]
     answers: list[T | Exception] = []
     for answer in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(answer, BaseException) and not isinstance(answer, Exception):
-            raise answer  # one of them was cancelled from outside
+            raise answer  # one of the calls was cancelled
         answers.append(answer)
     return answers
 
@@ -163,7 +162,7 @@ async def _act(client: Any, act: cluster.Act) -> object:
     if isinstance(act, cluster.Send):
         return await _send_to_node(act)
     if isinstance(act, cluster.SendAll):
-        return await _at_once([_send_to_node(send) for send in act.sends])
+        return await _at_once([_send_to_node(send_step) for send_step in act.sends])
     if isinstance(act, steps.Sleep):
         return await _here(act)
     if isinstance(act, cluster.RefreshSlot):
@@ -171,34 +170,34 @@ async def _act(client: Any, act: cluster.Act) -> object:
         return None
     if isinstance(act, cluster.RefreshMap):
         return await client.nodes_manager.initialize()
-    await client.initialize()  # reads the map, unless it was
+    await client.initialize()  # reads the slot map if that is still missing
     return cluster.look_up(client, act)
 
 
 _refreshing: Final[WeakKeyDictionary[object, dict[steps.Part, asyncio.Future[object]]]] = WeakKeyDictionary()
-"""Slots that clients are asking for, by a key in them."""
+"""Requests in flight for the node of a slot, by client and by a key in the slot."""
 
 
 async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
-    # All tasks that use a filter are redirected at once when it has moved.  One of them asks for all, since
-    # a client that is redirected often enough closes its connections, those of other tasks too.
-    under_way = _refreshing.setdefault(client, {})
-    if act.key not in under_way:
+    # When a slot has moved, all tasks that use the filter are redirected at once.  One of them asks for all:
+    # a client that is redirected often closes its connections, including those of other tasks.
+    in_flight = _refreshing.setdefault(client, {})
+    if act.key not in in_flight:
         probe = cluster.probe(client, act)
         if probe is None:
             return
-        asking = under_way[act.key] = asyncio.ensure_future(client.execute_command(*probe))
+        asking = in_flight[act.key] = asyncio.ensure_future(client.execute_command(*probe))
 
         def forget(done: asyncio.Future[object]) -> None:
-            del under_way[act.key]
-            _ = done.cancelled() or done.exception()  # those who wait get it, if any do
+            del in_flight[act.key]
+            _ = done.cancelled() or done.exception()  # or asyncio logs an error that nobody awaits
 
         asking.add_done_callback(forget)
-    await asyncio.shield(under_way[act.key])
+    await asyncio.shield(in_flight[act.key])
 
 
 async def _send_to_node(act: cluster.Send) -> list[steps.Reply]:
-    node: Any = act.node  # of an asyncio client, which sends itself
+    node: Any = act.node  # a node of an asyncio client sends by itself
     if len(act.commands) == 1:
         return [await node.execute_command(*act.commands[0], NEVER_DECODE=True)]
     queued = [_Queued(command) for command in act.commands]
@@ -207,7 +206,7 @@ async def _send_to_node(act: cluster.Send) -> list[steps.Reply]:
 
 
 class _Queued:
-    """A command, as the nodes of an asyncio cluster client want it for a pipeline."""
+    """A command in the form that a node of an asyncio cluster client takes in a pipeline."""
 
     def __init__(self, command: steps.Command) -> None:
         self.args = command

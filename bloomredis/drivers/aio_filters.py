@@ -1,4 +1,4 @@
-"""The verbs of the public classes over asyncio clients."""
+"""The methods that all public classes share, over asyncio clients."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bloomredis.arguments import check_items, listed
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import drive
 from bloomredis.drivers.aio_lifecycle import Portable
-from bloomredis.drivers.batches import async_batches, is_alone
-from bloomredis.drivers.binding import documented_as
+from bloomredis.drivers.batches import async_batches, can_repeat_all
+from bloomredis.drivers.binding import documented_as, not_found
 from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClients
@@ -25,8 +23,8 @@ from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks, sharing_calls
-from bloomredis.errors import BatchInterruptedError, BloomError
-from bloomredis.operations.items.outcomes import PASSING, raise_unread
+from bloomredis.errors import BatchInterruptedError, BloomError, FilterNotFoundError
+from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.operations.whole.loading import LOAD_ITEMS
@@ -39,11 +37,11 @@ J = TypeVar("J")
 
 @documented_as(filters.Filter)
 class Filter(AsyncClaimer[I], Portable[I]):
-    """The verbs that every class has."""
+    """The methods that every filter class has."""
 
     def _bind(self) -> None:
         operations = self._operations
-        self._link = client = self._linked()
+        self._transport = client = self._connect_transport()
         self._coalesce = operations.options.coalesce is not False
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._shared = sharing_calls(self.name, client).execute if self._coalesce else None
@@ -61,9 +59,12 @@ class Filter(AsyncClaimer[I], Portable[I]):
 
     @classmethod
     async def open(cls, client: AsyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
-        """Return a filter whose parameters are read from the server."""
+        """Open a stored filter; its parameters are read from the server."""
         opened = cls._from_server(client, name, **options)
-        await opened.reserve()
+        try:
+            await opened.reserve()
+        except FilterNotFoundError as error:
+            raise not_found(cls.__name__, name) from error.__cause__
         return opened
 
     @observed
@@ -74,17 +75,17 @@ class Filter(AsyncClaimer[I], Portable[I]):
             token is None
             and operations.cache is not None
             and operations.in_local_cache(item)
-            # A shared call that has it may have its answer for nobody.
+            # A call in flight may hold the answer of a caller that has gone.
             and not self._adds.is_under_way(operations.codec.encode_for_batch(item))
         ):
             return False
         if token is not None:
             return await self._run(operations.add(item, token=token))
         if not self._coalesce:
-            return await drive(self._link, operations.add(item))
+            return await drive(self._transport, operations.add(item))
         encoded = operations.codec.encode_for_batch(item)
         call = self._adds.share(encoded, operations.add, item)
-        try:  # `wait` would take 5% longer
+        try:  # `wait` is 5% slower
             answer: bool = await call
         except (asyncio.CancelledError, GeneratorExit):
             self._adds.abandon(call)
@@ -98,12 +99,12 @@ class Filter(AsyncClaimer[I], Portable[I]):
         if operations.cache is not None and operations.in_local_cache(item):
             return True
         if not self._coalesce:
-            return await drive(self._link, operations.contains(item))
+            return await drive(self._transport, operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
         answer: bool = await self._tests.share(encoded, operations.contains, item)
         return answer
 
-    if not TYPE_CHECKING:  # which finds the mistake by itself
+    if not TYPE_CHECKING:  # type checkers find the mistake by themselves
 
         def __contains__(self, item: object) -> NoReturn:
             raise TypeError("`in` cannot wait for the server's answer: use await f.contains(item)")
@@ -119,7 +120,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         return await self._run_batch(items, self._operations.contains_many, self._tests)
 
     async def new_mask(self, column: Any) -> NDArray[np.bool_]:
-        """Add the items of a column; return an array that says of each row whether it was new."""
+        """Add the items of a column; return a bool array that is True where a row was new."""
         mask = Mask("new_mask", column)
         for batch in mask.batches():
             with mask.asking():
@@ -127,7 +128,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         return mask.answers
 
     async def contains_mask(self, column: Any) -> NDArray[np.bool_]:
-        """Return an array that says of each row of a column whether its item is in the filter."""
+        """Return a bool array that is True where the item of a row is in the filter."""
         mask = Mask("contains_mask", column)
         for batch in mask.batches():
             with mask.asking():
@@ -141,15 +142,15 @@ class Filter(AsyncClaimer[I], Portable[I]):
             try:
                 with rows_from(rows):
                     new += sum(await self.add_many(batch))
-            except (BatchInterruptedError, *PASSING) as error:
-                raise_unread(error, "update", batch, is_alone=is_alone(items, rows))
+            except (BatchInterruptedError, *TRANSIENT) as error:
+                raise_batch_of_stream(error, "update", batch, can_repeat_all=can_repeat_all(items, rows))
             rows += len(batch)
         return new
 
     async def dedupe(
         self, items: Iterable[J] | AsyncIterable[J], *, key: Callable[[J], Any] | None = None
     ) -> AsyncIterator[J]:
-        """Yield those of the items that were new, in order, as they are read."""
+        """Yield the items that were new, in order, while they are read."""
         add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
         rows = 0
         async for batch in async_batches(items, DEDUPE_ITEMS):
@@ -158,13 +159,13 @@ class Filter(AsyncClaimer[I], Portable[I]):
             try:
                 with rows_from(rows):
                     answers: Sequence[bool] = await add_many(keys)
-            except (BatchInterruptedError, *PASSING) as error:
+            except (BatchInterruptedError, *TRANSIENT) as error:
                 failed, answers = error, getattr(error, "results", ())
             with closing(self._operations.new_items(batch, keys, answers)) as new:
                 for item in new:
                     yield item
             if failed is not None:
-                raise_unread(failed, "dedupe", batch, is_alone=is_alone(items, rows))
+                raise_batch_of_stream(failed, "dedupe", batch, can_repeat_all=can_repeat_all(items, rows))
             rows += len(batch)
 
     @observed
@@ -193,7 +194,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
 
     @observed
     async def clear(self) -> None:
-        """Empty the filter: a new generation with the same parameters and the same expiry."""
+        """Empty the filter; its parameters and its expiry stay as they are."""
         await self._run(self._operations.clear())
 
     @observed
@@ -202,6 +203,16 @@ class Filter(AsyncClaimer[I], Portable[I]):
         return await self._run(self._operations.delete())
 
     async def close(self) -> None:
-        """Close the connections of a client that `from_url` made."""
+        """Close the connections of the client that `from_url` made."""
         for client in self._own_clients():
             await (getattr(client, "aclose", None) or client.close)()
+
+    async def aclose(self) -> None:
+        """Close the filter: the name of `close` that redis-py and `contextlib.aclosing` use."""
+        await self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -50,17 +50,17 @@ class BloomFilter(PlainConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I],
     _OPTIONS = frozenset(PlainOptions.__annotations__)
 
     def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
-        """Return the filter of another name in the same layout."""
+        """Return the filter with another name in the same layout; nothing is sent."""
         return self._at(name, ttl)
 
     @classmethod
     def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
-        """Return a filter with a client of its own for the server at `url`; it connects when it is used."""
+        """Return a filter with its own client for the server at `url`; its first call connects."""
         return cls(addresses(url), name, **parameters)
 
     @classmethod
     async def open(cls, client: AsyncClients, name: str, **options: Unpack[PlainOptions[I]]) -> Self:
-        """Return a filter whose parameters are read from the server."""
+        """Open a stored filter; its parameters are read from the server."""
         try:
             return await super().open(client, name, **cast("Any", options))
         except FilterMismatchError as error:
@@ -83,7 +83,7 @@ class ScalingBloomFilter(ScalingConstructor[AsyncClient, I], Filter[I], Expiring
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
-        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 
@@ -95,7 +95,7 @@ class RotatingBloomFilter(RotatingConstructor[AsyncClient, I], Filter[I]):
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
-        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 
@@ -107,7 +107,7 @@ class ShardedBloomFilter(ShardedConstructor[AsyncClient, I], Filter[I], AsyncQue
     def from_url(
         cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
     ) -> Self:
-        """Return a filter with clients of its own for the server at `url`, or one of each of several."""
+        """Return a filter with its own client for each server: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 
@@ -120,10 +120,10 @@ class CountingBloomFilter(CountingConstructor[AsyncClient, I], Filter[I], AsyncQ
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:
-        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
     @observed
     async def remove(self, item: I, *, token: str | None = None) -> bool:
-        """Take an item out once; True if it was in."""
+        """Remove an item once; True if it was in the filter."""
         return await self._run(self._operations.remove(item, token=token))

@@ -1,4 +1,4 @@
-"""Filters as a whole, over asyncio clients: saved, restored, copied."""
+"""Operations on a whole filter over asyncio clients: save, restore, copy, merge, adopt, expire."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @documented_as(lifecycle.Portable)
 class Portable(AsyncDriven, Generic[I]):
-    """Filters that can be saved and copied."""
+    """Filters that can be saved, restored, copied and merged."""
 
     @observed
     async def save(self, file: File, *, progress: Progress | None = None) -> None:
@@ -49,7 +49,7 @@ class Portable(AsyncDriven, Generic[I]):
         encode: Callable[[I], bytes] | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Put a saved filter under a name that is free; return it."""
+        """Restore a saved filter under a free name; return it."""
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         own = made._operations
         with files.read(file) as opened:
@@ -66,22 +66,22 @@ class Portable(AsyncDriven, Generic[I]):
     async def copy(
         self, client: AsyncClient | Sequence[AsyncClient], name: str, *, progress: Progress | None = None
     ) -> Self:
-        """Copy the filter to a name that is free, on any server; return the copy."""
+        """Copy the filter to a free name, on any server; return the copy."""
         stored = transfer.stored_of(self._operations)
         encode = self._operations.options.encode
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
-        both: Any = [self._link, made._link]
+        both: Any = [self._transport, made._transport]
         await drive(both, transfer.copy(stored, name, made._operations.servers, progress))
         await made._run(made._operations.reserve())
         return made
 
     @observed
     async def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
-        """Add all that another filter has, which stays as it is: the union of both."""
+        """Add all items of another filter, which stays as it is: the union of both."""
         own: Any = self._operations
         await self._run(union.merge(own, await self._source(other), progress))
 
-    async def _source(self, other: Portable[I] | LocalFilter[I]) -> union.Source:
+    async def _source(self, other: Portable[I] | LocalFilter[I]) -> union.MergeSource:
         transfer.stored_of(self._operations)
         if isinstance(other, LocalFilter):
             pieces = union.local_pieces(other)
@@ -89,8 +89,8 @@ class Portable(AsyncDriven, Generic[I]):
         check_same_class(self, other)
         return await other._as_source(self._client)  # noqa: SLF001 - of the same class
 
-    async def _as_source(self, for_client: object) -> union.Source:
-        parts = await self._run(reading.parts_of(transfer.stored_of(self._operations)))
+    async def _as_source(self, for_client: object) -> union.MergeSource:
+        parts = await self._run(reading.read_parts(transfer.stored_of(self._operations)))
 
         async def pieces(part: Part) -> AsyncIterator[list[bytes]]:
             for run in reading.runs(part):
@@ -101,7 +101,7 @@ class Portable(AsyncDriven, Generic[I]):
 
 @documented_as(lifecycle.Adopting)
 class Adopting(AsyncDriven, Generic[I]):
-    """Filters that a plain one can become a part of."""
+    """Filters that can take over a `BloomFilter` as their first layer."""
 
     @classmethod
     @observed
@@ -114,7 +114,7 @@ class Adopting(AsyncDriven, Generic[I]):
         tightening_ratio: float = 0.5,
         encode: Callable[[I], bytes] | None = None,
     ) -> Self:
-        """Turn a `BloomFilter` that is full, or soon is, into a filter that grows; return it."""
+        """Turn a `BloomFilter` that is full or nearly full into a filter that grows; return it."""
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         await made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
         await made._run(made._operations.reserve())
@@ -123,12 +123,12 @@ class Adopting(AsyncDriven, Generic[I]):
 
 @documented_as(lifecycle.Expiring)
 class Expiring(Bound[AsyncClient]):
-    """Filters that can be given a time to live."""
+    """Filters that can get another time to live."""
 
     @observed
     async def expire(self, seconds: float | timedelta) -> None:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
-        await drive(self._link, self._operations.expire(seconds))
+        """Let all keys of the filter expire that many seconds (or a timedelta) from now."""
+        await drive(self._transport, self._operations.expire(seconds))
 
 
 async def _asynchronous(items: Iterator[T]) -> AsyncIterator[T]:

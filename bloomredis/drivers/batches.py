@@ -1,6 +1,6 @@
-"""Batches of any source of items.
+"""Batches of items from any iterable.
 
-Arrays of numpy, and columns of pandas and Arrow, are cut without a Python loop over their elements.
+Arrays of numpy and columns of pandas and Arrow are sliced without a Python loop over their elements.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield lists of `size` items, the last one shorter.  Raises TypeError for a string or a table."""
+    """Yield lists of `size` items; the last one may be shorter.  Raises TypeError for a string or a table."""
     if hasattr(items, "__array__") or isinstance(items, str | bytes | bytearray | memoryview):
         check_items(items)
     if hasattr(items, "__array__") and hasattr(items, "__len__"):
@@ -34,13 +34,13 @@ def numbered(batches: Iterable[list[T]]) -> Iterator[tuple[list[T], int]]:
         rows += len(batch)
 
 
-def is_alone(items: object, rows: int) -> bool:
-    """True if nothing was sent before, and the items can be read again."""
+def can_repeat_all(items: object, rows: int) -> bool:
+    """Return whether a call can be repeated with all items: no batch succeeded, and they can be reread."""
     return not rows and not isinstance(items, Iterator | AsyncIterable)
 
 
 async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> AsyncIterator[list[T]]:
-    """Yield lists of `size` items of an iterable or an async iterable, the last one shorter."""
+    """Yield lists of `size` items of an iterable or an async iterable; the last one may be shorter."""
     if not isinstance(items, AsyncIterable):
         for batch in batches(items, size):
             yield batch
@@ -56,7 +56,7 @@ async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> Asy
 
 
 def _slices(column: Any, size: int) -> Iterator[list[Any]]:
-    """Cut an array or a column into lists of Python's own objects."""
+    """Yield slices of an array or a column as lists of Python objects."""
     rows = getattr(column, "iloc", column)  # pandas: by position, not by label
     for start in range(0, len(column), size):
         yield listed(rows[start : start + size])

@@ -1,7 +1,8 @@
-"""A client bound to operations, and the docstrings of the public classes."""
+"""The base of all filters: operations bound to a client; and the docstrings of the public classes."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import functools
 import inspect
@@ -13,6 +14,7 @@ from bloomredis.arguments import shown
 from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connected, connecting, is_address
 from bloomredis.drivers.others import Others
+from bloomredis.errors import BloomError, FilterNotFoundError
 from bloomredis.operations.events import Hook
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.routed import RoutedOperations
@@ -25,33 +27,47 @@ C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 Operations = FilterOperations | RoutedOperations
-"""The verbs of a filter: in one part, or in several."""
+"""The operations of a filter that is stored in one part, or in several."""
+
+
+class _OfClient:
+    """An attribute that a filter with a URL lacks until its first call; each event loop has its own."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, bound: Any, owner: type) -> Any:
+        if bound is None:
+            return self
+        if bound.__dict__.get("_address") is None:
+            raise AttributeError(f"{type(bound).__name__!r} object has no attribute {self._name!r}")
+        return bound._of_client(self._name)  # noqa: SLF001 - a part of that class
 
 
 class Bound(Generic[C]):
-    """Operations of a filter together with a client.
+    """The operations of a filter, bound to a client.
 
-    It pickles without the client, which has to be given again: `with_client`.  One with a URL pickles with
-    that, and has no client until it is used.
+    The object pickles without its client; `with_client` gives it another one.  With a URL in the place of a
+    client it pickles with the URL, and gets a client at its first call.
     """
-
-    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_coalesce", "_adds", "_tests"))
-    """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
-    _link: Any
-    """What calls go through: kept connections of the client, or the client.
+    _transport: Any
+    """The transport of calls: a direct client, or the client itself.
 
-    Of several servers, or several filters, it is a list, as deep as `Call.server` says.
+    For several servers or filters it is a list, nested as deep as `Call.server` says.
     """
     _operations: Operations
     _observe: Hook | None = None
-    """Its own hook."""
+    """The filter's own hook."""
     _stored_operations: ClassVar[Callable[..., Operations] | None] = None
-    """Makes the operations of a filter whose parameters are read from the server; None if the class does."""
+    """Makes the operations of a filter that is opened; None if the constructor of the class makes them."""
     _OPTIONS: ClassVar[frozenset[str]] = frozenset(each.name for each in fields(Options))
-    """What `open` takes."""
+    """The options that `open` takes."""
+
+    if not TYPE_CHECKING:  # type checkers see attributes of an instance
+        _client, _transport, _coalesce, _shared, _adds, _tests = (_OfClient() for _ in range(6))
 
     def __init__(self, client: C | Sequence[C], operations: Operations) -> None:
         self._check_kind(client)
@@ -67,23 +83,37 @@ class Bound(Generic[C]):
         self._operations = operations
         self._observe = operations.options.observe
         self._others = Others[Self]()
+        self._by_loop: dict[object, Self] = {}
         self._address = client if is_address(client) else None
         if self._address is None:
-            self._client = cast("C", client)  # of several servers a sequence: `Call.server` names one
+            self._client = cast("C", client)  # a sequence for several servers: `Call.server` names one
             self._bind()
 
-    if not TYPE_CHECKING:  # which would let any name pass
+    def _of_client(self, name: str) -> Any:
+        """Return an attribute that depends on the client; the first use makes the client of the URL."""
+        forks.detect_fork()
+        if self._is_asyncio:
+            return getattr(self._in_this_loop(self._address), name)
+        with connecting.lock:
+            if "_client" not in self.__dict__:
+                self._client = connected(self._address, is_asyncio=False)
+                self._bind()
+        return self.__dict__[name]
 
-        def __getattr__(self, name: str) -> Any:
-            address = self.__dict__.get("_address")
-            if address is None or name not in self._OF_CLIENT:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            forks.check()
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name.startswith("__") or not name.startswith("_")]
+
+    def _in_this_loop(self, address: Any) -> Self:
+        """Return this filter over a client of the running event loop: a connection belongs to one loop."""
+        loop = asyncio.get_running_loop()
+        found = self._by_loop.get(loop)
+        if found is None:
             with connecting.lock:
-                if "_client" not in self.__dict__:
-                    self._client = connected(address, is_asyncio=self._is_asyncio)
-                    self._bind()
-            return self.__dict__[name]
+                found = self._by_loop[loop] = self.with_client(connected(address, is_asyncio=True))
+                # After that, since a private server ends with the last of its clients.
+                for other in [each for each in self._by_loop if each.is_closed()]:  # type: ignore[attr-defined]  # a loop
+                    del self._by_loop[other]
+        return found
 
     def _check_kind(self, client: object) -> None:
         own = type(self).__name__
@@ -111,7 +141,7 @@ class Bound(Generic[C]):
             )
 
     def _check_slots(self) -> None:
-        """Raise `ValueError` for a name whose keys a cluster would keep apart."""
+        """Raise `ValueError` for a name whose keys would lie in different slots of a cluster."""
         client: Any = self._client
         clients = client if isinstance(client, list | tuple) else [client]
         on_cluster = any(is_cluster(each.__class__) for each in clients)
@@ -122,12 +152,18 @@ class Bound(Generic[C]):
             )
 
     def _own_clients(self) -> list[Any]:
-        """Return the clients that were made by the filter itself."""
-        own = self.__dict__.get("_client") if self._address is not None else None
+        """Return the clients that the filter has made itself."""
+        if self._address is None:
+            return []
+        if self._is_asyncio:
+            here = self._by_loop.pop(asyncio.get_running_loop(), None)
+            own: Any = None if here is None else here._client  # noqa: SLF001 - its own class
+        else:
+            own = self.__dict__.get("_client")
         return own if isinstance(own, list) else [own] if own is not None else []
 
-    def _linked(self) -> Any:
-        """Return the kept connections of the client, or the client."""
+    def _connect_transport(self) -> Any:
+        """Return the transport of calls: a direct client, or the client itself."""
         if isinstance(self._client, _NoClient):
             return self._client
         self._check_slots()
@@ -138,7 +174,7 @@ class Bound(Generic[C]):
 
     @classmethod
     def _from_server(cls, client: C | Sequence[C], name: str, **options: Any) -> Self:
-        """Return a filter whose parameters are read from the server at its first call."""
+        """Return a filter that reads its parameters from the server at its first call."""
         for option in options.keys() - cls._OPTIONS:
             raise TypeError(
                 f"{cls.__name__}.open() takes no {option}, which is read from the server; it takes "
@@ -150,6 +186,11 @@ class Bound(Generic[C]):
         filter_ = cls.__new__(cls)
         Bound.__init__(filter_, client, cls._stored_operations(name, **options))
         return filter_
+
+    def _reopened(self) -> Self:
+        """Return an object for the filter as it is stored now, whatever this object has used before."""
+        encode = self._operations.options.encode
+        return self._from_server(self._client, self.name, encode=encode, observe=self._observe)
 
     @property
     def name(self) -> str:
@@ -163,17 +204,17 @@ class Bound(Generic[C]):
         return made
 
     def _at(self, name: str, ttl: Seconds | None) -> Self:
-        """Return the filter of another name in the same layout."""
+        """Return the filter with another name in the same layout."""
         found = self._others.get((name, ttl))
         if found is None:
-            verbs: Any = self._operations  # those of `BloomFilter`, which alone has other names
-            operations = verbs.at(name, ttl)
+            own: Any = self._operations  # of `BloomFilter`, the only class with `at`
+            operations = own.at(name, ttl)
             made = self._over_the_same(operations, self._others)
-            found = self._others.keep((name, ttl), made, operations)
+            found = self._others.add((name, ttl), made, operations)
         return found
 
     def __repr__(self) -> str:
-        known = [f"{name}={value!r}" for name, value in self._operations.known().items()]
+        known = [f"{name}={value!r}" for name, value in self._operations.local_parameters().items()]
         return f"{type(self).__name__}({', '.join([shown(self.name), *known])})"
 
     def __copy__(self) -> Self:
@@ -190,6 +231,7 @@ class Bound(Generic[C]):
             _operations=operations,
             _observe=self._observe,
             _others=others or Others[Self](),
+            _by_loop={},
         )
         if "_client" in self.__dict__:
             other._client = self._client  # noqa: SLF001 - its own class
@@ -205,19 +247,25 @@ class Bound(Generic[C]):
         Bound.__init__(self, client, operations)
 
 
+class NoClientError(BloomError, RuntimeError):
+    """A filter that was unpickled was used without a client."""
+
+
 class _NoClient:
-    """Takes the place of the client in a filter that was unpickled; any call raises RuntimeError."""
+    """The placeholder for the client in a filter that was unpickled; any call raises."""
 
     def execute_command(self, *_: object, **__: object) -> NoReturn:
-        raise RuntimeError("a filter that was pickled has no client; give it one: filter.with_client(client)")
+        raise NoClientError(
+            "a filter that was pickled has no client; give it one: filter.with_client(client)"
+        )
 
     pipeline = __getitem__ = execute_command
 
 
 def check_client(client: object, class_name: str) -> None:
-    """Raise `TypeError` for what is no client, or a pipeline."""
+    """Raise `TypeError` for an object that is not a client."""
     given = type(client).__name__
-    if isinstance(client, str | bytes):  # not shown: a URL may have a password
+    if isinstance(client, str | bytes):  # its text stays out of the error: a URL may have a password
         raise TypeError(
             f"client must be a client of redis-py or valkey-py, not a {given}; "
             f"{class_name}.from_url(url, name) takes a URL"
@@ -229,8 +277,22 @@ def check_client(client: object, class_name: str) -> None:
             f"client must be a client, not a {given}: give {class_name} the client that it was made from, "
             "and queue calls on it with queue_add(pipe, item)"
         )
-    if not callable(getattr(client, "execute_command", None)):
+    if callable(getattr(client, "master_for", None)) and callable(getattr(client, "discover_master", None)):
+        raise TypeError(
+            f"client must be a client, not a {given}: give {class_name} that of the primary, "
+            "sentinel.master_for('mymaster'), which follows a failover"
+        )
+    if callable(getattr(client, "get_connection", None)) and not hasattr(client, "execute_command"):
+        raise TypeError(f"client must be a client, not a {given}: give redis.Redis(connection_pool=pool)")
+    if not all(callable(getattr(client, name, None)) for name in ("execute_command", "pipeline")):
         raise TypeError(f"client must be a client of redis-py or valkey-py, not {given} {shown(client)}")
+
+
+def not_found(class_name: str, name: str) -> FilterNotFoundError:
+    """Return the error of `open` for a name that has no filter."""
+    return FilterNotFoundError(
+        f"there is no filter {name!r}; open() creates none: give capacity= and error_rate= to {class_name}()"
+    )
 
 
 def is_asyncio(client: object) -> bool:
@@ -240,7 +302,7 @@ def is_asyncio(client: object) -> bool:
 
 
 def constructor(init: F) -> F:
-    """Let an error for a wrong argument of a constructor name the public class."""
+    """Return a constructor whose errors for wrong arguments name the public class."""
     signature = inspect.signature(init)
 
     @functools.wraps(init)
@@ -248,14 +310,16 @@ def constructor(init: F) -> F:
         try:
             signature.bind(self, *arguments, **options)
         except TypeError as error:
-            raise TypeError(f"{type(self).__name__}(): {error}") from None
+            keywords = "; all but client and name are keywords: capacity=1000, error_rate=0.01"
+            hint = keywords * ("too many positional" in str(error))
+            raise TypeError(f"{type(self).__name__}(): {error}{hint}") from None
         init(self, *arguments, **options)
 
-    return wrapper  # type: ignore[return-value]  # the same to its callers
+    return wrapper  # type: ignore[return-value]  # same signature
 
 
 def documented(options: type) -> Callable[[F], F]:
-    """Add the parameters in the docstring of `options` to the docstring of a class."""
+    """Return a decorator that adds the parameters in the docstring of `options` to that of a class."""
     common = inspect.getdoc(options) or ""
     lines = common[common.index(":param") :].splitlines()
     described = "\n".join(f"    {line}" if line else line for line in lines)
@@ -269,13 +333,13 @@ def documented(options: type) -> Callable[[F], F]:
 
 
 def documented_as(twin: type) -> Callable[[type[T]], type[T]]:
-    """Give a class and its methods the docstrings of their synchronous twins, which begin with their own."""
+    """Return a decorator that gives a class and its methods the docstrings of their synchronous twins."""
 
     def decorate(class_: type[T]) -> type[T]:
         class_.__doc__ = twin.__doc__
         for name, member in vars(class_).items():
             method = getattr(member, "__func__", member)  # of a class method
-            if inspect.isfunction(method) and not name.startswith("_"):
+            if inspect.isfunction(method) and not name.startswith("_") and hasattr(twin, name):
                 inspect.unwrap(method).__doc__ = method.__doc__ = getattr(twin, name).__doc__
         return class_
 

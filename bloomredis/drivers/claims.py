@@ -1,4 +1,4 @@
-"""Claims as workers see them: one class over synchronous clients, one over asyncio clients."""
+"""The claim that a worker holds: one class over synchronous clients, one over asyncio clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.renewing import renew_in_task, renew_in_thread
 from bloomredis.errors import ClaimUncheckedError
-from bloomredis.operations.claims.state import Held, State
+from bloomredis.operations.claims.state import ClaimState, ClaimStatus
 
 _log = logging.getLogger("bloomredis")
 
@@ -22,27 +22,29 @@ K = TypeVar("K", "Claim", "AsyncClaim")
 
 
 class _Claim:
-    """An item that this worker may hold: true if it does.
+    """A claim on an item: true if this worker holds the item.
 
-    `state` is `"claimed"` (this worker holds the item until the lease runs out), `"done"` (it is in the
-    filter) or `"busy"` (another worker holds it); after a call `"released"` or `"lost"`.  As a context
-    manager it commits on a clean exit and releases the item on an exception; where the item is not
-    held it does nothing, so test it first: ``with f.claim(x) as claim: if claim: ...``.  A block that ends
-    without having asked for its truth or `state` raises `ClaimUncheckedError` then.
+    `state` is `"claimed"` (this worker holds the item until the lease runs out), `"done"` (the item is in the
+    filter) or `"busy"` (another worker holds it); after a call `"released"` or `"lost"`.
 
-    It pickles with its filter: another process may commit it.  A filter that was given a client pickles
-    without; hand on `token` then, for `from_token`.
+    As a context manager a claim commits at a clean end of the block, and releases the item after an
+    exception.  If the item is not held it does neither, so test the claim first:
+    ``with f.claim(x) as claim: if claim: ...``.  A block that ends cleanly without a look at the truth or
+    `state` of a claim that is not held raises `ClaimUncheckedError`.
+
+    A claim pickles with its filter, and another process may commit it.  A filter that was given a client
+    pickles without it; then hand on the `token`, for `from_token`.
     """
 
-    def __init__(self, seen: Any, held: Held, *, renew: bool = False) -> None:
+    def __init__(self, seen: Any, state: ClaimState, *, renew: bool = False) -> None:
         self._filter = seen
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
         self._observe = seen._observe  # noqa: SLF001
         self._run = seen._run_claim  # noqa: SLF001
-        self._held = held
-        self._process = os.getpid()  # that made or entered it
-        self._to_check = held.state != "claimed"
-        if renew and held.state == "claimed":
+        self._state = state
+        self._process = os.getpid()  # the process that made or entered it
+        self._to_check = state.status != "claimed"
+        if renew and state.status == "claimed":
             self._renew()
 
     def _renew(self) -> None:
@@ -51,40 +53,41 @@ class _Claim:
 
     @property
     def item(self) -> Any:
-        """The item as it was given; of equal items the first."""
-        return self._held.item
+        """The item as the caller gave it; of equal items the first."""
+        return self._state.item
 
     @property
-    def state(self) -> State:
-        """`"claimed"` if this worker holds the item, else the reason why not."""
+    def state(self) -> ClaimStatus:
+        """`"claimed"` if this worker holds the item; otherwise why it does not."""
         self._to_check = False
-        return self._held.state
+        return self._state.status
 
     @property
     def remaining(self) -> float:
-        """Seconds for which the item is still held, unless its holder extends the lease or ends it before.
+        """Seconds until the lease ends, unless its holder extends it or ends the claim earlier.
 
-        For a busy item they count from the server's answer: ask again after so many.  For a claimed one they
-        are those that are left of the lease, for sure.  Otherwise 0.
+        For a busy item, claim again after that time.  For a claimed item at least that much is left.  In any
+        other state 0.
         """
-        return self._held.remaining
+        return self._state.remaining
 
     @property
     def lost(self) -> bool:
-        """True if another worker may hold the item by now, so that the work on it should stop.
+        """True if another worker may hold the item by now, so the work on it should stop.
 
-        A call has found that the claim is gone, or no reply says that it still stands.  Nothing is sent.
+        A call has found the claim gone, or its lease has ended as far as this process knows.  Reading `lost`
+        sends nothing.
         """
-        return self._held.is_lost
+        return self._state.is_lost
 
     @property
     def token(self) -> str:
-        """Text that makes the same claim in another process: ``Claim.from_token(seen, token)``.
+        """Text from which another process makes the same claim: ``Claim.from_token(seen, token)``.
 
-        It is the claim as it is now, with a commit that has no answer yet.  Of all who hold it one should go
-        on with it; a renewal goes on only here, while this object lives.
+        It holds the present state of the claim, including a pending commit.  Only one process should go on
+        with the claim.  Renewal goes on in this process only, while this object lives.
         """
-        return str(self._operations.token(self._held))
+        return str(self._operations.token(self._state))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickled, (self._filter, self.token)
@@ -93,24 +96,24 @@ class _Claim:
         return self.state == "claimed"
 
     def __repr__(self) -> str:
-        return f"<Claim on {shown(self.item)}: {self._held.state}>"
+        return f"<Claim on {shown(self.item)}: {self._state.status}>"
 
     def _end_by(self, kind: type[BaseException] | None) -> Literal["commit", "release"] | None:
-        """Return how a block that is left ends the claim: a forked child leaves its parent's as it is."""
+        """Return the call to make at the end of a block, if any; a forked child makes none."""
         if self._process != os.getpid():
             return None
-        state = self._held.state
-        if kind is None and (state == "claimed" or self._held.is_unreported):
+        status = self._state.status
+        if kind is None and (status == "claimed" or self._state.loss_unreported):
             return "commit"
         if kind is None and self._to_check:
             raise ClaimUncheckedError(
-                f"the block ran, though {shown(self.item)} is {state}: this worker did not hold it. "
+                f"the block ran, though {shown(self.item)} is {status}: this worker did not hold it. "
                 "Test the claim in the block: with seen.claim(item) as claim: if claim: ..."
             )
-        return "release" if state == "claimed" else None
+        return "release" if status == "claimed" else None
 
     def _not_released(self, error: Exception) -> None:
-        """Log that a release failed, since the caller's own exception is the one to raise."""
+        """Log that a release failed; the exception to raise is that of the caller's block."""
         _log.warning("%s was not released (%s); it is free when its lease runs out", shown(self.item), error)
 
 
@@ -121,31 +124,33 @@ class Claim(_Claim):
     def from_token(cls, seen: Driven, token: str) -> Self:
         """Return the claim of a token, on the filter that it was made on; nothing is sent.
 
-        Its item is a str, bytes or int if it was one, else the bytes that are hashed for it.
+        The claim's item is a str, bytes or int if it was one; otherwise it is the bytes that are hashed for
+        the item.
 
-        :raises ValueError, TypeError: for what is no token, or one of another filter.
+        :raises ValueError, TypeError: this is no token of a claim, or that of a claim on another filter.
         """
-        return cls(seen, _held(seen, token, Driven))
+        return cls(seen, _state_of_token(seen, token, Driven))
 
     def _renew(self) -> None:
-        renew_in_thread(self, self._held, self._filter)
+        renew_in_thread(self, self._state, self._filter)
 
     @observed
     def commit(self) -> None:
-        """Put the item into the filter and drop the claim, in one step.  Nothing to do if it is done.
+        """Add the item to the filter and end the claim, in one step.  If the item is done, nothing happens.
 
-        Without an answer, or refused by a server that restarts or fails over, it is made again until the
-        lease has ended.
+        A commit is retried until the lease has ended if it gets no answer, or if the server refuses it during
+        a restart or a failover.
 
         :raises ClaimLostError: the claim is not held any more; nothing was changed.
-        :raises OutcomeUnknownError: no answer came; a second call answers as this one would have.
+        :raises OutcomeUnknownError: no answer came; a retry on the same object returns the answer of this
+            call.
         """
-        self._run(self._operations.commit(self._held))
+        self._run(self._operations.commit(self._state))
 
     @observed
     def release(self) -> None:
-        """Give the item back at once.  Nothing happens if it is not held any more."""
-        self._run(self._operations.release(self._held))
+        """Release the item at once.  If it is not held any more, nothing happens."""
+        self._run(self._operations.release(self._state))
 
     @observed
     def extend(self, lease: float | timedelta) -> None:
@@ -153,7 +158,7 @@ class Claim(_Claim):
 
         :raises ClaimLostError: the claim is not held any more.
         """
-        self._run(self._operations.extend(self._held, lease))
+        self._run(self._operations.extend(self._state, lease))
 
     def __enter__(self) -> Self:
         self._process = os.getpid()
@@ -172,32 +177,32 @@ class Claim(_Claim):
 
 @documented_as(Claim)
 class AsyncClaim(_Claim):
-    """An item that this worker may hold: true if it does."""
+    """A claim on an item: true if this worker holds the item."""
 
     __qualname__ = "Claim"
 
     @classmethod
     def from_token(cls, seen: AsyncDriven, token: str) -> Self:
         """Return the claim of a token, on the filter that it was made on; nothing is sent."""
-        return cls(seen, _held(seen, token, AsyncDriven))
+        return cls(seen, _state_of_token(seen, token, AsyncDriven))
 
     def _renew(self) -> None:
-        renew_in_task(self, self._held, self._filter)
+        renew_in_task(self, self._state, self._filter)
 
     @observed
     async def commit(self) -> None:
-        """Put the item into the filter and drop the claim, in one step."""
-        await self._run(self._operations.commit(self._held))
+        """Add the item to the filter and end the claim, in one step."""
+        await self._run(self._operations.commit(self._state))
 
     @observed
     async def release(self) -> None:
-        """Give the item back at once."""
-        await self._run(self._operations.release(self._held))
+        """Release the item at once."""
+        await self._run(self._operations.release(self._state))
 
     @observed
     async def extend(self, lease: float | timedelta) -> None:
         """Hold the item for `lease` seconds (or a timedelta) from now."""
-        await self._run(self._operations.extend(self._held, lease))
+        await self._run(self._operations.extend(self._state, lease))
 
     async def __aenter__(self) -> Self:
         self._process = os.getpid()
@@ -214,22 +219,24 @@ class AsyncClaim(_Claim):
                 self._not_released(failure)
 
 
-def held_by(seen: Driven | AsyncDriven, claims: Iterable[K], kind: type[K]) -> tuple[list[K], list[Held]]:
-    """Return claims of that kind as a list, and what this process knows of each.
+def states_of(
+    seen: Driven | AsyncDriven, claims: Iterable[K], kind: type[K]
+) -> tuple[list[K], list[ClaimState]]:
+    """Return claims as a list, and the state of each.
 
-    :raises TypeError, ValueError: for one of another half, or on another filter.
+    :raises TypeError, ValueError: a claim is not of that class, or is on another filter.
     """
     every: list[K] = listed(claims)
     for claim in every:
         if type(claim) is not kind:
-            raise TypeError(f"claims must be those that {shown(seen)} has made, not {shown(claim)}")
+            raise TypeError(f"claims must be claims that {shown(seen)} has made, not {shown(claim)}")
         if claim._filter.name != seen.name:  # noqa: SLF001 - as above
             raise ValueError(f"{shown(claim)} is on {claim._filter.name!r}, not on {seen.name!r}")  # noqa: SLF001
-    return every, [claim._held for claim in every]  # noqa: SLF001
+    return every, [claim._state for claim in every]  # noqa: SLF001
 
 
-def _held(seen: object, token: str, kind: type[Driven | AsyncDriven]) -> Held:
-    """Return the claim of a token, on a filter of that kind."""
+def _state_of_token(seen: object, token: str, kind: type[Driven | AsyncDriven]) -> ClaimState:
+    """Return the claim of a token.  Raises `TypeError` for a filter of the other driver."""
     if not isinstance(seen, kind):
         half = "bloomredis" if kind is Driven else "bloomredis.asyncio"
         raise TypeError(f"the claims of {half} are on filters of {half}, not on {shown(seen)}")
@@ -237,7 +244,7 @@ def _held(seen: object, token: str, kind: type[Driven | AsyncDriven]) -> Held:
 
 
 def _unpickled(seen: Driven | AsyncDriven, token: str) -> Claim | AsyncClaim:
-    """Return the claim of a token, of the same half as its filter."""
+    """Return the claim of a token, of the class that fits the filter."""
     return Claim.from_token(seen, token) if isinstance(seen, Driven) else AsyncClaim.from_token(seen, token)
 
 
@@ -248,7 +255,7 @@ class Claiming:
         self._claiming = claiming
 
     def __bool__(self) -> NoReturn:
-        self._claiming.close()  # or it would be reported a second time, as never awaited
+        self._claiming.close()  # or Python warns that it was never awaited
         raise TypeError(
             "a claim in progress is neither true nor false: await it, or enter it with async with"
         )

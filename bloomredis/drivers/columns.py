@@ -1,4 +1,4 @@
-"""Columns: what is answered for the rows of an array of numpy, or a column of pandas, Arrow or polars."""
+"""Masks: a bool for each row of an array of numpy, or of a column of pandas, Arrow or polars."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bloomredis.arguments import check_items, listed, shown
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.encoding import rows_from
 from bloomredis.errors import BatchInterruptedError, BloomError
-from bloomredis.operations.items.outcomes import PASSING, interrupted_by
+from bloomredis.operations.items.outcomes import TRANSIENT, interrupted_by
 
 _ROWS: Final = 16_384
-"""Rows that are read and sent together."""
+"""Rows of a batch."""
 
 
 class Mask:
-    """The answers for the rows of a column, which are asked for some at a time.
+    """The answers for the rows of a column, which are sent in batches.
 
-    Only those of one batch are ever objects of Python's.
+    Only the items of one batch at a time are Python objects.
 
     :ivar answers: a bool for each row.
     """
@@ -36,22 +34,22 @@ class Mask:
         self.answers: NDArray[np.bool_] = np.empty(len(column), dtype=bool)
 
     def batches(self) -> Iterator[list[Any]]:
-        """Yield the items of the rows, some at a time; each batch is answered before the next one."""
+        """Yield the items of the rows in batches; `take` the answers of each before the next."""
         while self._done < len(self.answers):
             yield listed(self._rows[self._done : self._done + _ROWS])
 
     def take(self, answers: Sequence[bool]) -> None:
-        """Take the answers of a batch."""
+        """Store the answers of a batch."""
         self.answers[self._done : self._done + len(answers)] = answers
         self._done += len(answers)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Ask about a batch: errors name the row, and have the rows without an answer."""
+        """Send a batch within this context: errors then name the row, and have the rows without an answer."""
         try:
             with rows_from(self._done):
                 yield
-        except (BatchInterruptedError, *PASSING) as error:
+        except (BatchInterruptedError, *TRANSIENT) as error:
             if not self._done and not isinstance(error, BatchInterruptedError):
                 raise
             raise self._interrupted(error) from _cause(error)

@@ -1,6 +1,7 @@
-"""Constructors of the public classes: all parameters, written once for synchronous and asyncio clients.
+"""Constructors of the public classes, written once for synchronous and asyncio clients.
 
-Each passes its parameters to the operations, which check them.  The classes' docstrings say what they mean.
+Each passes its parameters to the operations, which check them.  The docstrings of the public classes describe
+the parameters.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from bloomredis.operations.kinds.partitioned import operations
 from bloomredis.operations.kinds.rotating import RotatingOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
 from bloomredis.operations.kinds.sharded import ShardedOperations
-from bloomredis.operations.options import I, Seconds
-from bloomredis.stored.foreign.bitmap import ForeignLayout
+from bloomredis.operations.options import AnyLayout, I, OwnLayout, Seconds
 
 Client = TypeVar("Client")
 
@@ -33,7 +33,7 @@ class PlainConstructor(Bound[Client], Generic[Client, I]):
         *,
         capacity: int | None = None,
         error_rate: float | None = None,
-        layout: str | ForeignLayout | None = None,
+        layout: AnyLayout | None = None,
         ttl: Seconds | None = None,
         refresh_ttl: bool = False,
         on_full: OnFull = "warn",
@@ -70,7 +70,7 @@ class ScalingConstructor(Bound[Client], Generic[Client, I]):
         error_rate: float,
         expansion: int = 2,
         tightening_ratio: float = 0.5,
-        layout: str | None = None,
+        layout: OwnLayout | None = None,
         ttl: Seconds | None = None,
         on_lost: OnLost = "raise",
         retry_safe: bool = True,
@@ -103,7 +103,7 @@ class RotatingConstructor(Bound[Client], Generic[Client, I]):
         error_rate: float,
         window: Seconds,
         slices: int = 4,
-        layout: str | None = None,
+        layout: OwnLayout | None = None,
         on_lost: OnLost = "raise",
         retry_safe: bool = True,
         encode: Callable[[I], bytes] | None = None,
@@ -134,7 +134,7 @@ class ShardedConstructor(Bound[Client], Generic[Client, I]):
         capacity: int | None = None,
         error_rate: float | None = None,
         shards: int | None = None,
-        layout: str | None = None,
+        layout: OwnLayout | None = None,
         seed: int | None = None,
         ttl: Seconds | None = None,
         on_lost: OnLost = "raise",

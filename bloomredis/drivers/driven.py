@@ -1,8 +1,8 @@
-"""Filters that run operations with their client: the one place where a public call begins and ends."""
+"""Filters that run operations with their client: every public call goes through here."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from bloomredis.drivers import aio, sync
@@ -17,25 +17,25 @@ class Driven(Bound[SyncClient]):
     """A filter over a synchronous client."""
 
     _is_asyncio = False
-    _shared: Callable[[Any, Step], object] | None = None
-    """Executes the calls about one claim, together with those of other threads."""
+    _shared: Callable[[Any, Step], object] | None
+    """Executes calls about single claims; those of several threads share round trips."""
 
     def _run(self, operation: Op[T]) -> T:
-        return sync.drive(self._link, operation)
+        return sync.drive(self._transport, operation)
 
     def _run_claim(self, operation: Op[T]) -> T:
-        return sync.drive(self._link, operation, self._shared)
+        return sync.drive(self._transport, operation, self._shared)
 
 
 class AsyncDriven(Bound[AsyncClient]):
     """A filter over an asyncio client."""
 
     _is_asyncio = True
-    _shared: Callable[[Any, Step], Awaitable[object]] | None = None
-    """Executes the calls about one claim, together with those of other tasks."""
+    _shared: Callable[[Any, Step], Awaitable[object]] | None
+    """Executes calls about single claims; those of several tasks share round trips."""
 
-    async def _run(self, operation: Op[T]) -> T:
-        return await aio.drive(self._link, operation)
+    def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
+        return aio.drive(self._transport, operation)
 
-    async def _run_claim(self, operation: Op[T]) -> T:
-        return await aio.drive(self._link, operation, self._shared)
+    def _run_claim(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
+        return aio.drive(self._transport, operation, self._shared)

@@ -46,29 +46,30 @@ class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Rebui
     """A Bloom filter in one key of a Redis or Valkey server.
 
     Of any number of concurrent `add(x)`, in any number of threads, processes and machines, exactly one gets
-    True.  An item that was added is always found; one that was not is taken for present with a probability of
-    about `error_rate` once `capacity` items are in.
+    True.  An item that was added is always found.  An item that was not added is mistaken for a known one
+    with a probability of about `error_rate` once the filter holds `capacity` items.
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key.
-    :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
-        filter is created at first use and a stored one is checked; without, it must exist.
+    :param capacity: number of items that the filter is sized for.  With `capacity` and `error_rate`, the
+        first call creates a missing filter and checks a stored one; without them the filter must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param layout: `"blocked"`, whose calls are faster, `"classic"`, which takes up to 14% less memory, or
-        `"module"`, a key of the server's own Bloom filter module, which grows by itself; None for the stored
-        one, and blocked for a new one.  Or a layout from `bloomredis.compat`, for a bitmap that another
-        system writes too: it has no header, so the layout has its size, and its loss cannot be noticed.
+    :param layout: `"blocked"` (faster calls), `"classic"` (up to 14% less memory) or `"module"` (a key of the
+        server's own Bloom filter module, which grows by itself).  None takes the stored layout; a new filter
+        is then blocked.  Or a layout from `bloomredis.compat`, for a bitmap that another system writes too:
+        such a bitmap has no header, so the layout states its size, and its loss cannot be detected.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
-    :param on_full: the reaction to more items than `capacity`, as far as this object knows: it counts its
-        own, and those of others once a second.  `"warn"` logs one warning; `"raise"` raises
-        `FilterFullError` from each call that would add, and adds nothing; a callable is given that error
-        once, before a call that would add, and may raise it.
-    :param local_cache: answer from a copy of the filter in this process (as large as the filter) if all
-        bits of an item are set there, which is right while the generation stands; else ask the server.
+    :param on_full: the reaction to more items than `capacity`.  `"warn"` logs one warning.  `"raise"` raises
+        `FilterFullError` from each call that would add, and adds nothing.  A callable is called with that
+        error once, before a call that would add, and may raise it.  This object counts its own items at
+        once, and reads the count that includes other clients' items once a second.
+    :param local_cache: keep a copy of the filter in this process (as large as the filter).  If all bits of an
+        item are set in the copy, answer without the server, which is right while the filter keeps its
+        generation; otherwise ask the server.
     :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
-        `add` may call an item "already there" of a filter that was cleared, evicted or lost.  What was once
-        in the filter stays in the copy where the server comes back with an older state of it.
+        `add` may answer "already there" although the filter was cleared, evicted or lost.  If the server
+        comes back with an older state of the filter, the copy still has the items that the server has lost.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -77,24 +78,25 @@ class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Rebui
     _OPTIONS = frozenset(PlainOptions.__annotations__)
 
     def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
-        """Return the filter of another name in the same layout.
+        """Return the filter with another name in the same layout; nothing is sent.
 
-        For programs with a key for each call: nothing is sent.  Only with a layout from
-        `bloomredis.compat`, and not for a chain of growing bitmaps.
+        This is for programs that use a key for each call.  The layout must be one from `bloomredis.compat`,
+        other than a chain of growing bitmaps.
 
-        :param ttl: seconds (or a timedelta) until the key expires, renewed by each insert; None for what
-            this filter has.
+        :param ttl: seconds (or a timedelta) until the key expires; each insert renews it.  None takes the
+            `ttl` of this filter.
         """
         return self._at(name, ttl)
 
     @classmethod
     def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
-        """Return a filter with a client of its own for the server at `url`; it connects when it is used.
+        """Return a filter with its own client for the server at `url`; its first call connects.
 
-        It pickles with its URL, user name and password included, and connects where it is used.
+        A pickle of the filter contains its URL, with user name and password; the filter made from it connects
+        at its own first call.
 
-        :param url: `redis://`, `rediss://`, `unix://` or `valkey://`; `redis+cluster://` for the cluster of a
-            node; `memory://`, `embedded://` and `embedded:///some/directory` for `bloomredis.embedded`.
+        :param url: `redis://`, `rediss://`, `unix://` or `valkey://`; `redis+cluster://` with any node of a
+            cluster; `memory://`, `embedded://` and `embedded:///some/directory` for `bloomredis.embedded`.
         :param name: the key; the other parameters are those of the class.
         :raises ValueError, TypeError: for a bad URL or bad arguments, before any I/O.
         """
@@ -102,15 +104,15 @@ class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Rebui
 
     @classmethod
     def open(cls, client: SyncClients, name: str, **options: Unpack[PlainOptions[I]]) -> Self:
-        """Return a filter whose parameters are read from the server.
+        """Open a stored filter; its parameters are read from the server.
 
-        One of the server's module that another program made gets markers, some 40 items of its own; both may
-        use it then.
+        If another program created the filter with the server's module, this call adds about 40 marker items,
+        by which the library recognises the filter.  Both programs may go on using it.
 
-        :param options: those of the class that are no parameters of what is stored, as `on_lost` and
-            `local_cache`, and the `encode` that the filter was made with.
-        :raises FilterNotFoundError: there is none.
-        :raises FilterMismatchError: it is of another class, or was made with another `encode`.
+        :param options: the options of the class that are not stored, such as `on_lost` and `local_cache`; and
+            the `encode` that the filter was created with.
+        :raises FilterNotFoundError: no filter has this name.
+        :raises FilterMismatchError: the filter is of another class, or was created with another `encode`.
         """
         try:
             return super().open(client, name, **cast("Any", options))
@@ -124,7 +126,8 @@ class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Rebui
     def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
 
-        It takes as much memory.  Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms.
+        The copy takes as much memory as the filter.  Reading it costs the server about 1 ms a megabyte, in
+        pieces of 0.1 ms.
         """
         return self._run(self._operations.snapshot())
 
@@ -133,26 +136,26 @@ class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Rebui
 class ScalingBloomFilter(ScalingConstructor[SyncClient, I], Filter[I], Expiring, Adopting[I]):
     """A Bloom filter that grows by itself, so that the number of items need not be known.
 
-    It begins with room for `capacity` items.  When that is used up it gets another layer of `expansion`
-    times the room, and so on; an item is in the filter if it is in any layer, and only the newest is written.
-    Each layer errs less by `tightening_ratio` than the one before, so the rate of all together stays below
-    `error_rate` however many there are.  Exactly one layer is begun however many writers reach the end of one
-    at once, and everybody follows within the same call.
+    The first layer has room for `capacity` items.  When a layer is full, the filter adds another one with
+    `expansion` times its room.  An item is in the filter if it is in any layer; items are added to the newest
+    layer only.  The error rate of each layer is `tightening_ratio` times that of the layer before, so the
+    error rate of all layers together stays below `error_rate`, however many there are.  If many writers fill
+    a layer at once, exactly one new layer is created, and all of them use it within the same call.
 
-    A call costs the server a little more for each layer, and a client one more round trip when there is a new
-    one.  A layer is made in one script, which keeps the server from others for 0.25 to 0.5 ms a megabyte.
-    With `tightening_ratio` r, j full layers use 1 - r^j of `error_rate`; the rest is for those to come.
-    All keys lie in one hash slot.
+    A call costs the server a little more for each layer.  A client needs one more round trip for each new
+    layer.  One script creates a layer; it blocks the server for 0.25 to 0.5 ms a megabyte.  With
+    `tightening_ratio` r, j full layers use 1 - r^j of `error_rate`; later layers use the rest.  All keys lie
+    in one hash slot.
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key of the record; layers are `{name}:layer:0`, ...
-    :param capacity: items that the first layer is made for.
+    :param capacity: number of items that the first layer is sized for.
     :param error_rate: the false-positive rate of all layers together, strictly between 0 and 1.
-    :param expansion: how many times larger a layer is than the one before, at least 1; no layer is larger
+    :param expansion: room of a layer divided by that of the layer before, at least 1.  No layer is larger
         than a key can be (512 MB).
-    :param tightening_ratio: the error rate of a layer as a share of that of the one before, strictly between
-        0 and 1: a larger one saves memory if there are many layers.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes less memory.
+    :param tightening_ratio: error rate of a layer divided by that of the layer before, strictly between 0 and
+        1.  A larger ratio saves memory if there are many layers.
+    :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
@@ -161,7 +164,7 @@ class ScalingBloomFilter(ScalingConstructor[SyncClient, I], Filter[I], Expiring,
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
-        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 
@@ -169,23 +172,23 @@ class ScalingBloomFilter(ScalingConstructor[SyncClient, I], Filter[I], Expiring,
 class RotatingBloomFilter(RotatingConstructor[SyncClient, I], Filter[I]):
     """A Bloom filter that forgets: an item is in it if it was seen within the last `window`.
 
-    An item that was added is found for at least `window`, and for at most `window` and one slice of it
-    (`window / slices`), whatever the traffic; adding it again meanwhile does not prolong that.  Time is the
-    server's.  Old layers expire by themselves, even if nobody calls any more.
+    An item that was added is found for at least `window`, and for at most `window` plus one slice
+    (`window / slices`), whatever the traffic.  Adding the item again meanwhile does not prolong that.  Times
+    are those of the server's clock.  Old layers expire by themselves, even without any call.
 
-    Each slice of time in which something is added has a layer of its own, made for the share of a slice
-    (`capacity / slices`); when more than that comes in a slice it gets another one.  All keys lie in one hash
-    slot.
+    Each slice in which something is added has its own layer, sized for `capacity / slices` items.  If more
+    items come in a slice, it gets another layer.  All keys lie in one hash slot.
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key of the record; layers are `{name}:layer:0`, ...
-    :param capacity: items that are added within any window.  If there are more, the error rate grows in
-        proportion; `FilterFullError` comes when there are 255 layers, until some of them are over.
-    :param error_rate: the false-positive rate then, however unevenly the items come.
+    :param capacity: number of items added within any window.  With more items the error rate grows in
+        proportion.  With 255 layers, an add that needs another one raises `FilterFullError`, until some
+        expire.
+    :param error_rate: the false-positive rate with `capacity` items in a window, however unevenly they come.
     :param window: seconds (or a timedelta) for which an item is found at least.
-    :param slices: into how many slices the window is cut, 1 to 64: more forget more exactly, and cost more.
-        None may be shorter than 100 ms.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes less memory.
+    :param slices: number of slices of the window, 1 to 64.  More slices forget more exactly, and cost more.
+        A slice must be 100 ms or longer.
+    :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -193,7 +196,7 @@ class RotatingBloomFilter(RotatingConstructor[SyncClient, I], Filter[I]):
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
-        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 
@@ -201,24 +204,25 @@ class RotatingBloomFilter(RotatingConstructor[SyncClient, I], Filter[I]):
 class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers.
 
-    An item lives in one shard, so of any number of concurrent `add(x)` exactly one gets True, as with
-    `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on;
-    one that is lost is noticed like a whole filter: `FilterLostError`, until the caller calls `reserve()`,
-    which goes on without the items of that shard, or `clear()`.
+    Each item belongs to one shard, so of any number of concurrent `add(x)` exactly one gets True, as with
+    `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on.  If a
+    shard is lost, calls raise `FilterLostError`, as after the loss of a whole filter.  Then call `reserve()`
+    to go on without the items of that shard, or `clear()`.
 
-    :param client: a client of redis-py or valkey-py; of a cluster, which spreads the shards over its nodes,
-        or of a server; or a list of clients of independent servers, always in the same order.
+    :param client: a client of redis-py or valkey-py: of a cluster, which spreads the shards over its nodes,
+        or of one server.  Or a list of clients of independent servers, always in the same order.
     :param name: the key of the record, which has all parameters; shards are `{name:0:…}`, `{name:1:…}`, ...
         It must not contain `}`.
-    :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
-        filter is created at first use and a stored one is checked; without, it must exist.
+    :param capacity: number of items that the filter is sized for.  With `capacity` and `error_rate`, the
+        first call creates a missing filter and checks a stored one; without them the filter must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param shards: how many, 1 to 4,096; None for the stored number, and for a new filter as many as make
-        none larger than 128 MB, at least 16.  A shard is made in one script, 0.25 to 0.5 ms a megabyte: more
-        shards keep the server from others for less time, and make batches slower.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes up to 14% less memory;
-        None for the stored one (a new filter gets the default, blocked).
-    :param seed: of the hash that picks the shard; None for the stored one, or the default.
+    :param shards: number of shards, 1 to 4,096.  None takes the stored number; a new filter then gets 16, or
+        more if a shard would be larger than 128 MB.  One script creates a shard and blocks its server for
+        0.25 to 0.5 ms a megabyte: more shards block it for less time, and make batches slower.
+    :param layout: `"blocked"` (faster calls) or `"classic"` (up to 14% less memory).  None takes the stored
+        layout; a new filter is then blocked.
+    :param seed: seed of the hash that picks the shard.  None takes the stored seed; a new filter then has
+        the default.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
@@ -227,7 +231,7 @@ class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[
     def from_url(
         cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
     ) -> Self:
-        """Return a filter with a client of its own for each server: see `BloomFilter.from_url`."""
+        """Return a filter with its own client for each server: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 
@@ -235,24 +239,26 @@ class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[
 class CountingBloomFilter(CountingConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added.
 
-    Every `add(x)` counts, also that of an item which was there: one that was added twice is in until it has
-    been removed twice.  Of concurrent `add(x)` of an item that is not in, exactly one gets True.  An item
-    that was added, and not removed as often since, is always found.
+    Every `add(x)` counts, even if the item is in the filter already: an item that was added twice stays until
+    it has been removed twice.  Of concurrent `add(x)` of an item that is not in the filter, exactly one gets
+    True.  An item that was added more often than it was removed is always found.
 
-    Remove only items that were added.  One that was not, but is taken for present (its chance is about
-    `error_rate` once `capacity` items are in), is removed all the same, which lowers counters of other items,
-    and these may then be missed.  The removal of an item that is not in is refused, and nothing is changed.
+    Remove only items that were added.  An item that was not added may be mistaken for a known one, with a
+    probability of about `error_rate` once the filter holds `capacity` items.  Removing it then lowers the
+    counters of other items, which may not be found any more.  The removal of an item that is not found is
+    refused, and changes nothing.
 
-    A counter that has reached 15 stays there, so that no item is ever missed on its account; items that are
-    added so often are found even after they were removed.
+    A counter that has reached 15 stays at 15, so that it never causes an item to be missed.  Items that were
+    added that often are found even after they were removed.
 
-    It takes four times the memory of a filter in the classic layout.  `load` is `add_many`, and after a
-    fault it must not be called again with items that were already counted.
+    The filter takes four times the memory of a filter in the classic layout.  `load` works like `add_many`;
+    after an error, do not give it items again that were already counted.
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key.
-    :param capacity: different items that the filter is made for.  With `capacity` and `error_rate` a
-        missing filter is created at first use and a stored one is checked; without, it must exist.
+    :param capacity: number of different items that the filter is sized for.  With `capacity` and
+        `error_rate`, the first call creates a missing filter and checks a stored one; without them the filter
+        must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
@@ -263,20 +269,20 @@ class CountingBloomFilter(CountingConstructor[SyncClient, I], Filter[I], Queuein
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:
-        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
     @observed
     def remove(self, item: I, *, token: str | None = None) -> bool:
-        """Take an item out once; True if it was in, False (and nothing is changed) if it was not.
+        """Remove an item once; True if it was in the filter, False (and nothing is changed) if it was not.
 
-        It is out when it has been removed as often as it was added.  One round trip.
+        The item is gone when it has been removed as often as it was added.  Costs one round trip.
 
-        If an `add` of the item by this object has no answer yet (`OutcomeUnknownError`), that is settled
-        first: it counts once, and calling `add` again is another one.
+        If an `add` of the item by this object is pending (`OutcomeUnknownError`), the removal first makes
+        sure that it has counted once.  Another `add` then counts again.
 
-        :param token: that of an `OutcomeUnknownError`; the answer is that of the call it came from.
-        :raises OutcomeUnknownError: no answer came.  Within a minute a second call on the same object, or
-            one with its `token` from anywhere, answers as this one would have; make one of the two.
+        :param token: the `token` of an `OutcomeUnknownError`, to get the answer of the call that raised it.
+        :raises OutcomeUnknownError: no answer came.  Within a minute, a retry on the same object, or from
+            anywhere with the error's `token`, returns the answer of this call.  Make only one of the two.
         """
         return self._run(self._operations.remove(item, token=token))

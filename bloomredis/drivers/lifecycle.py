@@ -1,4 +1,4 @@
-"""Filters as a whole, over synchronous clients: saved, restored, copied."""
+"""Operations on a whole filter over synchronous clients: save, restore, copy, merge, adopt, expire."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from bloomredis.stored.saved.format import Part
 
 
 class Portable(Driven, Generic[I]):
-    """Filters that can be saved and copied."""
+    """Filters that can be saved, restored, copied and merged."""
 
     @observed
     def save(self, file: File, *, progress: Progress | None = None) -> None:
         """Write the filter to a file, with a checksum, in constant memory.
 
-        The file has all that was added before this call; what others add meanwhile may be in it or not.
-        Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms.  `lua/FORMAT.md` describes it.
+        The file has all items that were added before this call.  Items that are added meanwhile may or may
+        not be in it.  Reading the filter costs the server about 1 ms a megabyte, in pieces of 0.1 ms.
+        `lua/FORMAT.md` describes the file.
 
-        :param file: a path, whose file is there as a whole or as it was before; or an open binary file, which
-            need not be seekable.
-        :param progress: called with the bytes done so far, and all of them.
-        :raises FilterLostError: it was cleared or lost meanwhile; the file is of no use.
-        :raises TypeError: it is a bitmap of another system, or in a key of the server's module.
+        :param file: a path, or an open binary file, which need not be seekable.  The file at a path is
+            replaced only when the save is complete.
+        :param progress: called with the number of bytes done so far, and the total.
+        :raises FilterLostError: the filter was cleared or lost meanwhile; discard what was written.
+        :raises TypeError: the filter is a bitmap of another system, or a key of the server's module.
         """
         stored = transfer.stored_of(self._operations)
         with files.written(file) as opened:
@@ -55,20 +56,21 @@ class Portable(Driven, Generic[I]):
         encode: Callable[[I], bytes] | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Put a saved filter under a name that is free; return it.
+        """Restore a saved filter under a free name; return it.
 
-        It is a new filter with the same answers: of another generation, with the parameters and the count
-        that the file has.  It lives as long from now on as the filter had left when it was saved; what a
-        rotating filter has forgotten by now is left out.  It is written beside the name and appears in one
-        step; where that does not come about, nothing is left ten minutes later.
+        The restored filter gives the same answers.  It has another generation, and the parameters and the
+        count of the saved filter.  From now on it lives for the time that the filter had left when it was
+        saved.  What a rotating filter has forgotten by now is left out.  The filter is written under
+        temporary keys, and appears under its name in one step.  If the restore fails, the temporary keys are
+        gone after ten minutes.
 
         :param client: of any server, cluster or list of servers, whatever the filter was saved from.
-        :param file: a path, or an open binary file, which need not be seekable; nothing is read behind the
-            filter where it is not, so that a connection may go on.
-        :param encode: as in the constructor; it has to be that of the filter that was saved.
-        :param progress: called with the bytes done so far, and all of them.
+        :param file: a path, or an open binary file, which need not be seekable.  Of a file that is not
+            seekable, such as a connection, nothing after the filter is read.
+        :param encode: as in the constructor; it must be the `encode` of the saved filter.
+        :param progress: called with the number of bytes done so far, and the total.
         :raises ValueError: the file was cut or changed, or has a filter of another class.
-        :raises FilterMismatchError: the name is taken; what is there is left unchanged.
+        :raises FilterMismatchError: the name is taken; its key is left unchanged.
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         own = made._operations
@@ -86,47 +88,47 @@ class Portable(Driven, Generic[I]):
     def copy(
         self, client: SyncClient | Sequence[SyncClient], name: str, *, progress: Progress | None = None
     ) -> Self:
-        """Copy the filter to a name that is free, on any server; return the copy.
+        """Copy the filter to a free name, on any server; return the copy.
 
-        It is as if the filter was saved and restored, without a file between: see `save` and `restore`.
+        This works like `save` and `restore`, but without a file.
 
-        :raises FilterMismatchError: the name is taken; what is there is left unchanged.
-        :raises FilterLostError: it was cleared or lost meanwhile; there is no copy.
+        :raises FilterMismatchError: the name is taken; its key is left unchanged.
+        :raises FilterLostError: the filter was cleared or lost meanwhile; no copy was made.
         """
         stored = transfer.stored_of(self._operations)
         encode = self._operations.options.encode
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
-        both: Any = [self._link, made._link]
+        both: Any = [self._transport, made._transport]
         drive(both, transfer.copy(stored, name, made._operations.servers, progress))
         made._run(made._operations.reserve())
         return made
 
     @observed
     def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
-        """Add all that another filter has, which stays as it is: the union of both.
+        """Add all items of another filter, which stays as it is: the union of both.
 
-        Both are a `BloomFilter` or a `ShardedBloomFilter`, with the same parameters and the same `encode`, on
-        one server or on two; or the other is a `LocalFilter`.  The bits are or-ed in pieces of 128 KB, in the
-        server where both are in one slot; others may add meanwhile, to this filter without a loss.  The
-        count is an estimate from then on; a warning is logged if it is beyond the capacity.  After a fault it
-        may simply be called again.
+        Both filters are a `BloomFilter`, or both a `ShardedBloomFilter`, on one server or on two; or the
+        other is a `LocalFilter`.  They have the same parameters and the same `encode`.  The bits are OR-ed in
+        pieces of 128 KB; if both filters are in one slot, the server does it by itself.  Other clients may
+        add meanwhile, and nothing that they add to this filter is lost.  From then on the count is an
+        estimate; a warning is logged if it exceeds the capacity.  After an error, merge again.
 
-        :param progress: called with the bytes done so far, and all of them.
-        :raises FilterMismatchError: their parameters differ.
-        :raises TypeError: they are of a class that cannot be merged; the message says what to do instead.
+        :param progress: called with the number of bytes done so far, and the total.
+        :raises FilterMismatchError: the parameters of the filters differ.
+        :raises TypeError: filters of such a class cannot be merged; the message says what to do instead.
         """
-        own: Any = self._operations  # that can be merged, or `_source` raises
+        own: Any = self._operations  # `_source` raises if these cannot be merged
         self._run(union.merge(own, self._source(other), progress))
 
-    def _source(self, other: Portable[I] | LocalFilter[I]) -> union.Source:
+    def _source(self, other: Portable[I] | LocalFilter[I]) -> union.MergeSource:
         transfer.stored_of(self._operations)
         if isinstance(other, LocalFilter):
             return union.local_source(other, union.local_pieces(other))
         check_same_class(self, other)
         return other._as_source(self._client)  # noqa: SLF001 - of the same class
 
-    def _as_source(self, for_client: object) -> union.Source:
-        parts = self._run(reading.parts_of(transfer.stored_of(self._operations)))
+    def _as_source(self, for_client: object) -> union.MergeSource:
+        parts = self._run(reading.read_parts(transfer.stored_of(self._operations)))
 
         def pieces(part: Part) -> Iterator[list[bytes]]:
             return (self._run(parts.read(part, run)) for run in reading.runs(part))
@@ -135,7 +137,7 @@ class Portable(Driven, Generic[I]):
 
 
 class Adopting(Driven, Generic[I]):
-    """Filters that a plain one can become a part of."""
+    """Filters that can take over a `BloomFilter` as their first layer."""
 
     @classmethod
     @observed
@@ -148,20 +150,21 @@ class Adopting(Driven, Generic[I]):
         tightening_ratio: float = 0.5,
         encode: Callable[[I], bytes] | None = None,
     ) -> Self:
-        """Turn a `BloomFilter` that is full, or soon is, into a filter that grows; return it.
+        """Turn a `BloomFilter` that is full or nearly full into a filter that grows; return it.
 
-        It keeps its name, its items, its count and its time to live, and becomes the oldest layer, in one
-        step: nothing that others add meanwhile is lost.  Its error rate stays as it is, so that of the whole
-        is 1 / (1 - `tightening_ratio`) times as high, by default twice.  Its bits cannot be hashed again, so
-        one that is overfull goes on to err as it does.  It gets another generation: objects that used the
-        `BloomFilter` raise `FilterLostError`, and have to be of `ScalingBloomFilter` from then on.
+        The filter becomes the oldest layer in one step: nothing that others add meanwhile is lost.  It keeps
+        its name, its items, its count and its time to live.  Its own error rate stays as it is, so the error
+        rate of all layers together is 1 / (1 - `tightening_ratio`) times as high, by default twice.  Its
+        items cannot be hashed again, so an overfull filter keeps its higher error rate.  The filter gets
+        another generation: objects that used the `BloomFilter` raise `FilterLostError`; use objects of
+        `ScalingBloomFilter` from then on.
 
-        :param expansion: how many times larger a layer is than the one before.
-        :param tightening_ratio: the error rate of a layer as a share of that of the one before.
-        :param encode: as in the constructor; it has to be that of the `BloomFilter`.
-        :raises FilterNotFoundError: there is none.
-        :raises FilterMismatchError: it is no `BloomFilter`; it is left unchanged.
-        :raises ValueError: its error rate leaves none for another layer.
+        :param expansion: room of a layer divided by that of the layer before.
+        :param tightening_ratio: error rate of a layer divided by that of the layer before.
+        :param encode: as in the constructor; it must be the `encode` of the `BloomFilter`.
+        :raises FilterNotFoundError: no filter has this name.
+        :raises FilterMismatchError: the key holds something else than a `BloomFilter`; it is left unchanged.
+        :raises ValueError: the filter's error rate is so high that another layer can have none.
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
@@ -170,16 +173,16 @@ class Adopting(Driven, Generic[I]):
 
 
 class Expiring(Bound[SyncClient]):
-    """Filters that can be given a time to live."""
+    """Filters that can get another time to live."""
 
     @observed
     def expire(self, seconds: float | timedelta) -> None:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now.
+        """Let all keys of the filter expire that many seconds (or a timedelta) from now.
 
         :raises OutcomeUnknownError: no reply came; make the call again.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
-        drive(self._link, self._operations.expire(seconds))
+        drive(self._transport, self._operations.expire(seconds))
 
 
 def check_same_class(one: Bound[Any], other: object) -> None:
@@ -192,7 +195,7 @@ def check_same_class(one: Bound[Any], other: object) -> None:
 
 
 def together(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
-    """Return what says whether two keys of two filters, with these clients, are in one slot of one server."""
+    """Return a function that is true for two keys in one slot of one server, one key of each client."""
     if one is not other or isinstance(one, list | tuple):
         return lambda *_: False
     kind: type = type(one)

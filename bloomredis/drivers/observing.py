@@ -1,7 +1,6 @@
-"""Observed calls: one event each, for the hook of a filter or of the process.
+"""Observation of public calls: the hook of a filter or of the process gets one event for each call.
 
-A call is observed where it begins: `observed` wraps each public method that may reach the server, and calls
-straight through where there is no hook.
+`observed` wraps each public method that may reach the server.  Without a hook it only passes the call on.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from typing import Any, Final, TypeVar, cast
 
 from bloomredis import errors
 from bloomredis.arguments import shown
-from bloomredis.operations.events import CallEvent, Hook, Outcome, Report, check_hook
+from bloomredis.operations.events import CallEvent, CallOutcome, Hook, Report, check_hook
 from bloomredis.protocol.metering import Meter
 from bloomredis.protocol.steps import Op
 
 F = TypeVar("F", bound=Callable[..., object])
 Asked = tuple[Any, tuple[object, ...], dict[str, object]]
-"""What a call is made on, a filter, a claim or a class; and its arguments."""
+"""The filter, claim or class on which a call is made, and the call's arguments."""
 T = TypeVar("T")
 Numbers = tuple[int, int | None, int, int]
-"""Items; the new ones, None for a verb that has none; those that others hold; the claims that were lost."""
+"""Four numbers of items: all; new (None if the verb has no such number); busy; lost claims."""
 
 _log = logging.getLogger("bloomredis")
 
@@ -45,8 +44,8 @@ def _each(items: object) -> int:
 
 
 def _of_claims(claims: list[Any]) -> Numbers:
-    """Return the numbers of claims; their states are not looked at for a caller who has to."""
-    states = [claim._held.state for claim in claims]
+    """Return the numbers of claims, without a look at `Claim.state`, which would count as the caller's."""
+    states = [claim._state.status for claim in claims]
     return len(states), states.count("claimed"), states.count("busy"), 0
 
 
@@ -67,13 +66,13 @@ _COUNTING: Final[dict[str, tuple[Callable[[object], int], Callable[[Any], Number
         (_one, lambda _: (1, None, 0, 0)),
     ),
 }
-"""The number of items after an error, given the first argument; and the numbers of an answer."""
+"""For each verb two functions: the items after an error, by the first argument; the numbers of an answer."""
 _OF_THE_WHOLE: Final = _none, lambda _: (0, None, 0, 0)
-"""Those of verbs that are about the filter as a whole."""
+"""The same two functions for verbs about the filter as a whole."""
 _CACHED: Final = frozenset(("add", "contains", "add_many", "contains_many"))
 """Verbs that a local cache may answer."""
 
-_OUTCOMES: Final[tuple[tuple[type[BaseException], Outcome], ...]] = (
+_OUTCOMES: Final[tuple[tuple[type[BaseException], CallOutcome], ...]] = (
     (errors.BatchInterruptedError, "interrupted"),
     (errors.OutcomeUnknownError, "unknown"),
     (errors.ConnectionFailedError, "failed"),
@@ -98,32 +97,34 @@ _NOTHING: Final = object()
 def instrument(hook: Hook | None) -> None:
     """Call a hook with a `CallEvent` after each public call of every filter in this process.
 
-    None is for no hook.  It is called in the thread or task of the call, which waits for it; what it raises
-    is logged and goes no further.  A filter that was made with `observe=` has that hook instead.
+    None removes the hook.  The hook runs in the thread or task of the call, which waits for it.  Errors of
+    the hook are logged, not raised.  A filter created with `observe=` calls that hook instead.
 
-    A hook that is an object with a method `around(filter, kind, verb)` is entered before the call: the method
-    returns a context manager, which yields the function to call with the event.
+    A hook with a method `around(filter, kind, verb)` surrounds the call: the method returns a context
+    manager, which is entered before the call and yields the function to call with the event.
 
-    :raises TypeError: it is neither.
+    :raises TypeError: the hook is neither callable nor has a method `around`.
     """
     check_hook("hook", hook)
     process.hook = hook
 
 
 def observed(method: F) -> F:
-    """Let a public method report each call to the filter's own hook, or else to that of the process."""
+    """Return a public method that reports each call to the filter's hook, or else to the process's hook."""
     verb, is_coroutine = _Verb(method.__name__.lstrip("_")), inspect.iscoroutinefunction(method)
     reported = verb.wait if is_coroutine else verb.call
 
     def call(target: Any, item: Any = _NOTHING, /, *args: Any, **kwargs: Any) -> Any:
         if (hook := target._observe) is None and (hook := process.hook) is None:
-            if item is not _NOTHING and not (args or kwargs):
-                return method(target, item)  # unpacked, it would be 3% of an add that shares its trip
-            return method(target, *_given(item, args), **kwargs)
+            if args or kwargs:
+                return method(target, *_given(item, args), **kwargs)
+            # Unpacking the arguments would take 3% of an add that shares its round trip.
+            return method(target) if item is _NOTHING else method(target, item)
         return reported(hook, method, target, _given(item, args), kwargs)
 
-    # No coroutine more, which would take 5% of such an add.
+    # An `async def` wrapper would be one more coroutine, 5% of such an add.
     wrapper = cast("F", functools.wraps(method)(call))
+    method.__qualname__ = method.__name__  # an error for too many arguments shows it; the class is private
     return _as_coroutine_function(wrapper) if is_coroutine else wrapper
 
 
@@ -133,7 +134,7 @@ def _given(item: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _as_coroutine_function(function: F) -> F:
-    """Mark a function that returns coroutines; Python 3.11 has no mark that `inspect` knows."""
+    """Mark a function as a coroutine function; in Python 3.11 only `asyncio` knows such a mark."""
     mark: Callable[[F], F] | None = getattr(inspect, "markcoroutinefunction", None)
     if mark is not None:
         return mark(function)
@@ -143,7 +144,7 @@ def _as_coroutine_function(function: F) -> F:
 
 @contextmanager
 def observed_block(seen: Any, name: str) -> Iterator[Callable[[Op[Any]], Any]]:
-    """Report a block when it has ended; yield what runs the operations at its beginning and its end."""
+    """Report a block when it ends; yield the function that runs the operations at its beginning and end."""
     if (hook := seen._observe) is None and (hook := process.hook) is None:
         yield seen._run
         return
@@ -161,13 +162,13 @@ def observed_block(seen: Any, name: str) -> Iterator[Callable[[Op[Any]], Any]]:
 
 @functools.lru_cache
 def _is_around(kind: type) -> bool:
-    """True if hooks of a class are entered; kept, since a method that is not there takes long to miss."""
+    """Return whether hooks of a class have `around`; cached, since a failing `hasattr` is slow."""
     return hasattr(kind, "around")
 
 
 @contextmanager
 def _entered(hook: Any, names: tuple[str, str, str]) -> Iterator[Report]:
-    """Enter the context of a hook that has one; yield what is called with the event."""
+    """Enter the context of a hook that has one; yield the function to call with the event."""
     if not _is_around(hook.__class__):
         yield hook
         return
@@ -187,7 +188,7 @@ def _entered(hook: Any, names: tuple[str, str, str]) -> Iterator[Report]:
 
 
 def _leave(context: AbstractContextManager[object], name: str) -> None:
-    """Leave the context of a hook without the error of the call, whose text may have items."""
+    """Leave the context of a hook without the error of the call, whose text may contain items."""
     try:
         context.__exit__(None, None, None)
     except Exception:
@@ -195,7 +196,7 @@ def _leave(context: AbstractContextManager[object], name: str) -> None:
 
 
 class _Verb:
-    """Makes the calls of one verb, and reports them."""
+    """One verb, whose calls are made and reported."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -206,7 +207,7 @@ class _Verb:
 
     def call(
         self,
-        hook: Any,  # a `Report` or an `Around`, told apart by its class
+        hook: Any,  # a `Report` or an `Around`
         method: Callable[..., T],
         target: object,
         args: tuple[object, ...],
@@ -233,7 +234,7 @@ class _Verb:
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> object:
-        """Make a call and wait for it, and report it."""
+        """Make a call, await it, and report it."""
         if _is_around(hook.__class__):
             with _entered(hook, self.names(target, args, kwargs)) as report:
                 return await self.wait(report, method, target, args, kwargs)
@@ -247,8 +248,8 @@ class _Verb:
         return answer
 
     def names(self, target: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[str, str, str]:
-        """Return the names of the filter and its class, and the verb's."""
-        if isinstance(target, type):  # which makes the filter of a client and a name
+        """Return the names of the filter, its class and the verb."""
+        if isinstance(target, type):  # `restore` and `adopt` are called with a client and a name
             name = kwargs.get("name", args[1] if len(args) > 1 else "")
             return name if isinstance(name, str) else shown(name), target.__name__, self._name
         seen = target._filter if self._is_of_claim else target
@@ -257,7 +258,7 @@ class _Verb:
     def report(self, hook: Report, asked: Asked, meter: Meter, answer: object) -> None:
         """Call a hook with the event of a call that has ended, with an answer or an error."""
         seconds, trips, cached = perf_counter() - meter.started, meter.round_trips, 0
-        outcome: Outcome = "ok"
+        outcome: CallOutcome = "ok"
         target, args, _ = asked
         try:
             if isinstance(answer, BaseException):
@@ -279,12 +280,12 @@ class _Verb:
 
 
 _event: Final = functools.partial(tuple.__new__, CallEvent)
-"""Makes an event of its fields; in half the time of the class's own way."""
+"""Make an event of its fields, in half the time that calling the class takes."""
 
 
 def _failed(name: str) -> None:
     _log.exception("the hook that observes %r failed", name)
 
 
-def _outcome(error: BaseException) -> Outcome:
+def _outcome(error: BaseException) -> CallOutcome:
     return next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), "error")

@@ -1,4 +1,4 @@
-"""Filters of other names in one layout, for programs that have a key for each call."""
+"""The filters that `at` has returned, kept for the next call with the same name."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ F = TypeVar("F")
 Key = tuple[str, Hashable]
 
 MOST: Final = 1000
-"""Filters that are kept."""
+"""Filters that are kept at most, apart from filters with pending calls."""
 
 
-class Owing(Protocol):
-    """Operations that may owe answers."""
+class MayBePending(Protocol):
+    """Operations that may have pending calls."""
 
     def has_pending(self) -> bool:
-        """True if a call has no answer yet."""
+        """Return whether a call is pending."""
 
 
 class Others(Generic[F]):
-    """The filters that were asked for, and their operations, by name and ttl.
+    """Filters and their operations, by name and ttl.
 
-    Who asks for one again gets the same one, which knows the answers that are still owed to its callers.  The
-    older half is forgotten where there are too many, but for those that owe an answer.
+    The same name gets the same filter, which knows its pending calls.  If there are too many filters, those
+    of the older half that have no pending call are dropped.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Key, tuple[F, Owing]] = {}
+        self._kept: dict[Key, tuple[F, MayBePending]] = {}
 
     def get(self, key: Key) -> F | None:
-        """Return a filter, None if it is not kept."""
+        """Return a filter; None if it is not kept."""
         found = self._kept.get(key)
         return found and found[0]
 
-    def keep(self, key: Key, made: F, operations: Owing) -> F:
-        """Keep a filter; return the one to use, since another thread may have made it too."""
+    def add(self, key: Key, made: F, operations: MayBePending) -> F:
+        """Add a filter; return the filter to use, which another thread may have added first."""
         kept, _ = self._kept.setdefault(key, (made, operations))
         if len(self._kept) > MOST:
             for old, (_, each) in list(self._kept.items())[: MOST // 2]:

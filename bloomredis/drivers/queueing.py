@@ -1,4 +1,4 @@
-"""Calls that are queued on a caller's pipeline, over synchronous and over asyncio clients."""
+"""Calls queued on a caller's pipeline, over synchronous and asyncio clients."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Queueing(Driven, Generic[I]):
 
     @observed
     def queue_add(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
+        """Queue an add on the caller's pipeline; its result in `pipe.execute()` is 1 (new) or 0.
 
-        In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
-        its own client.  That it was lost since is an error of `pipe.execute()`, which says BLOOMMISSING or
-        BLOOMCHANGED; `reserve` goes on with what is there then.
+        In a MULTI the add takes part in the transaction.  A filter that is not open yet is opened first, over
+        its own client.  If the filter was lost since, `pipe.execute()` fails with BLOOMMISSING or
+        BLOOMCHANGED; after `reserve()` this object goes on with the filter stored then.
 
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         """
@@ -32,7 +32,7 @@ class Queueing(Driven, Generic[I]):
 
     @observed
     def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
+        """Queue a test on the caller's pipeline; its result in `pipe.execute()` is 1 (in the filter) or 0.
 
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         """
@@ -47,10 +47,10 @@ class AsyncQueueing(AsyncDriven, Generic[I]):
 
     @observed
     async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue an add on a pipeline of the caller's."""
+        """Queue an add on the caller's pipeline."""
         await self._run(self._operations.queue_add(pipe, item))
 
     @observed
     async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue a test on a pipeline of the caller's."""
+        """Queue a test on the caller's pipeline."""
         await self._run(self._operations.queue_contains(pipe, item))

@@ -1,4 +1,4 @@
-"""The rebuild of a filter as a context manager, over synchronous and over asyncio clients."""
+"""The rebuild of a filter as a context manager, over synchronous and asyncio clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.options import Seconds
 from bloomredis.operations.whole.rebuilding import TIMEOUT, Rebuilding
 
-_LEFT: Final = "the rebuild of %r was not abandoned: its successor goes by itself (%s)"
+_NOT_DELETED: Final = "the failed rebuild of %r could not be cleaned up (%s); its successor expires by itself"
 
 _log = logging.getLogger("bloomredis")
 
@@ -39,30 +39,32 @@ class Rebuildable(Driven):
         timeout: Seconds = TIMEOUT,
         take_over: bool = False,
     ) -> AbstractContextManager[Self]:
-        """Rebuild the filter beside itself: for another capacity, or to forget what was deleted elsewhere.
+        """Rebuild the filter while it is in use: for another capacity, or without items deleted elsewhere.
 
-        ``with seen.rebuild(capacity=…) as new: new.load(source)`` makes an empty filter, the successor.
-        From then on every client's new items go to both, and the filter answers as before.  At the end of
-        the block the successor takes the filter's place in one step, and keeps its time to live.  Other
-        clients follow within a call, without an error.  If the block raises, the filter stays as it was.
+        ``with seen.rebuild(capacity=…) as new: new.load(source)`` creates an empty filter, the successor.
+        From then on every client adds new items to both filters, and the filter answers as before.  At the
+        end of the block the successor replaces the filter in one step; the time to live stays the same.
+        Other clients follow within a call, without an error.  If the block raises, the filter stays as it
+        was.
 
-        Items that were added before are in the successor only if `source` has them.  An object with
-        `local_cache` may for `local_cache_check` seconds not have noticed that the rebuild began: what it
-        calls "already there" in that time counts as added before.  A `load` of another client that is under
-        way raises `OutcomeUnknownError`, and is to be made again.
+        Items added before the rebuild are in the successor only if `source` has them.  An object with
+        `local_cache` may notice the rebuild up to `local_cache_check` seconds late: what it calls "already
+        there" in that time counts as added before the rebuild.  If another client is in the middle of a
+        `load`, that call raises `OutcomeUnknownError`; make it again.
 
-        It takes the memory of both filters meanwhile.  An add of one item costs the server some 25 us, an
-        item of a batch three times what it does otherwise; each client looks again, in one or two round
-        trips, at the beginning and at the end.
+        During a rebuild both filters take memory.  An add of one item costs the server about 25 us, and an
+        item of a batch three times as much as otherwise.  At the beginning and at the end each client needs
+        one or two more round trips.
 
-        :param capacity: items that the successor is made for; None for that of the filter.
-        :param error_rate: its false-positive rate then; None for that of the filter.
-        :param timeout: seconds (or a timedelta) in which the block has to end.  If its process dies, the
-            filter goes on as it was from then on.
-        :param take_over: take the place of a rebuild that is under way, as of a process that has died.
-        :raises FilterMismatchError: it is being rebuilt already.
+        :param capacity: number of items that the successor is sized for; None takes that of the filter.
+        :param error_rate: false-positive rate of the successor at its capacity; None takes that of the
+            filter.
+        :param timeout: seconds (or a timedelta) in which the block must end.  If its process dies, the
+            rebuild ends after that time, and the filter goes on as it was.
+        :param take_over: replace a rebuild in progress, for example that of a process that has died.
+        :raises FilterMismatchError: another rebuild of the filter is in progress.
         :raises FilterLostError: the filter was cleared, deleted or lost meanwhile, or the successor was.
-        :raises OutcomeUnknownError: no reply came; rebuild it again.
+        :raises OutcomeUnknownError: no reply came; rebuild the filter again.
         :raises TypeError: the filter has no header: it has a layout from `bloomredis.compat`, or is a key of
             the server's module.
         """
@@ -82,7 +84,7 @@ class Rebuildable(Driven):
                 try:
                     run(rebuild.abandon())
                 except BloomError as error:
-                    _log.warning(_LEFT, self.name, error)
+                    _log.warning(_NOT_DELETED, self.name, error)
                 raise
             run(rebuild.end())
 
@@ -101,7 +103,7 @@ class AsyncRebuildable(AsyncDriven):
         timeout: Seconds = TIMEOUT,
         take_over: bool = False,
     ) -> AbstractAsyncContextManager[Self]:
-        """Rebuild the filter beside itself."""
+        """Rebuild the filter while it is in use."""
         return self._rebuilding(
             self._operations.rebuild(
                 capacity=capacity, error_rate=error_rate, timeout=timeout, take_over=take_over
@@ -114,13 +116,13 @@ class AsyncRebuildable(AsyncDriven):
             new = self._over_the_same(await run(rebuild.begin()))
             try:
                 yield new
-            except GeneratorExit:  # nothing can be waited for any more
-                _log.warning(_LEFT, self.name, "its coroutine was closed")
+            except GeneratorExit:  # a coroutine that is closed cannot await
+                _log.warning(_NOT_DELETED, self.name, "its coroutine was closed")
                 raise
             except BaseException:
                 try:
                     await run(rebuild.abandon())
                 except BloomError as error:
-                    _log.warning(_LEFT, self.name, error)
+                    _log.warning(_NOT_DELETED, self.name, error)
                 raise
             await run(rebuild.end())

@@ -1,7 +1,7 @@
-"""Claims that renew themselves: their leases are extended until their commit or release begins.
+"""Renewal of claims: leases are extended until the commit or release begins.
 
-A claim is renewed at a third of its lease; a renewal that fails is made again soon, until a reply says that
-the claim is lost.  It ends with the object that the caller has, if nobody commits or releases it.
+A claim is renewed after a third of its lease.  A renewal that fails is retried after a twelfth of the lease,
+until a reply says that the claim is lost.  Renewal also ends when the caller's `Claim` object is gone.
 """
 
 from __future__ import annotations
@@ -10,172 +10,230 @@ import asyncio
 import heapq
 import itertools
 import logging
+import math
 import threading
 import weakref
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.errors import ClaimLostError
-from bloomredis.operations.claims.state import Held
+from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
-from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.forks import register_after_fork
 
 LINGER: Final = 10.0
-"""Seconds for which a thread without a claim waits for another one."""
+"""Seconds after which a thread without claims ends."""
 
 _FEW: Final = 100
-"""Claims that may have ended and still be kept."""
+"""The renewals of ended claims are removed once this many renewals are waiting, or more."""
 _PER_LEASE: Final = 3
 _PER_LEASE_AFTER_A_FAILURE: Final = 12
+_EARLY: Final = 8
+"""To share a round trip, a renewal may come early: by an eighth of the pause between renewals."""
 
 _log = logging.getLogger("bloomredis")
 
 
 class _Renewal(NamedTuple):
-    """A claim to renew: when, and for whom.  Those of one time are in the order of their numbers."""
+    """A renewal of a claim: the time, the claim and its filter.  Renewals sort by time, then by number."""
 
     due: float
     number: int
     claim: weakref.ref[object]  # the caller's object
-    held: Held
-    seen: Driven
+    state: ClaimState
+    seen: Any  # the filter, synchronous or not
 
     @property
     def is_wanted(self) -> bool:
-        """True while the caller has the claim, and it has not ended."""
-        return self.held.is_renewable and self.claim() is not None
+        """True while the caller has the claim object, and the claim has not ended."""
+        return self.state.is_renewable and self.claim() is not None
 
 
-class _Renewals:
-    """The renewals of claims over one client: a thread makes those that are due at a time together."""
+class _Schedule:
+    """The renewals that are waiting, ordered by time."""
 
     def __init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        """Begin with no claim and no thread: a forked child has none of its parent's."""
-        self._changed = threading.Condition()
         self._waiting: list[_Renewal] = []
         self._most = _FEW
         self._numbers = itertools.count()
-        self._thread: threading.Thread | None = None
-        renewed_after_fork(self)
 
-    def add(self, claim: object, held: Held, seen: Driven) -> None:
+    @property
+    def next_due(self) -> float:
+        """The monotonic time of the next renewal; infinity if none is waiting."""
+        return self._waiting[0].due if self._waiting else math.inf
+
+    def add(self, claim: object, state: ClaimState, seen: Any) -> None:
+        """Add the first renewal of a claim."""
+        self._put(_pause(state), weakref.ref(claim), state, seen)
+
+    def _put(self, pause: float, claim: weakref.ref[object], state: ClaimState, seen: Any) -> None:
+        if len(self._waiting) >= self._most:  # ended claims would stay until they are due
+            self._waiting = [each for each in self._waiting if each.is_wanted]
+            heapq.heapify(self._waiting)
+            self._most = max(_FEW, 2 * len(self._waiting))
+        due = clock.now() + pause
+        heapq.heappush(self._waiting, _Renewal(due, next(self._numbers), claim, state, seen))
+
+    def take_due(self) -> list[list[_Renewal]]:
+        """If a renewal is due, remove all that are due now or soon; return the wanted ones by filter."""
+        by_filter: dict[int, list[_Renewal]] = {}
+        now = clock.now()
+        early = 0.0
+        while self._waiting and self._waiting[0].due - early <= now:
+            renewal = heapq.heappop(self._waiting)
+            early = _pause(renewal.state) / _EARLY
+            if renewal.is_wanted:
+                by_filter.setdefault(id(renewal.seen), []).append(renewal)
+        return list(by_filter.values())
+
+    def add_next(self, done: Sequence[_Renewal], failures: Sequence[Exception | None]) -> None:
+        """Add the next renewal of each claim that is still held; log a claim that is lost."""
+        for each, failure in zip(done, failures, strict=True):
+            if isinstance(failure, ClaimLostError):
+                _log.warning("%s", failure)
+            elif each.is_wanted:
+                self._put(_pause(each.state, failure), *each[2:])
+
+
+class _ThreadRenewals:
+    """The renewals of claims over one client; a thread makes them, in one batch for each filter."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin without claims and threads: a forked child has none of its parent's."""
+        self._changed = threading.Condition()
+        self._schedule = _Schedule()
+        self._thread: threading.Thread | None = None
+        register_after_fork(self)
+
+    def add(self, claim: object, state: ClaimState, seen: Driven) -> None:
         """Renew a claim from now on."""
         with self._changed:
-            self._put(clock.now() + _pause(held), weakref.ref(claim), held, seen)
+            self._schedule.add(claim, state, seen)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="bloomredis-renewals", daemon=True)
                 self._thread.start()
             self._changed.notify()
 
-    def _put(self, due: float, claim: weakref.ref[object], held: Held, seen: Driven) -> None:
-        if len(self._waiting) >= self._most:  # a claim that has ended need not stay until it would be due
-            self._waiting = [each for each in self._waiting if each.is_wanted]
-            heapq.heapify(self._waiting)
-            self._most = max(_FEW, 2 * len(self._waiting))
-        heapq.heappush(self._waiting, _Renewal(due, next(self._numbers), claim, held, seen))
-
     def _work(self) -> None:
         while due := self._due():
-            for seen in {id(each.seen): each.seen for each in due}.values():
-                self._renew([each for each in due if each.seen is seen], seen)
+            for renewals in due:
+                failures = _made(renewals[0].seen, [each.state for each in renewals])
+                with self._changed:
+                    self._schedule.add_next(renewals, failures)
 
-    def _due(self) -> list[_Renewal]:
-        """Wait for renewals that are due and return them; none if none was asked for in a while."""
+    def _due(self) -> list[list[_Renewal]]:
+        """Wait for renewals that are due, and return them; return none after `LINGER` seconds without any."""
         with self._changed:
             idle_until = clock.now() + LINGER
             while True:
-                now, due = clock.now(), []
-                while self._waiting and self._waiting[0].due <= now:
-                    due.append(heapq.heappop(self._waiting))
-                if due := [each for each in due if each.is_wanted]:
+                if due := self._schedule.take_due():
                     return due
-                if not self._waiting and now >= idle_until:
-                    self._thread = None
-                    return []
-                until = self._waiting[0].due if self._waiting else idle_until
-                self._changed.wait(until - now)
-
-    def _renew(self, due: list[_Renewal], seen: Driven) -> None:
-        """Renew claims on one filter."""
-        helds = [each.held for each in due]
-        failures = _made(seen, helds)
-        with self._changed:
-            for each, failure in zip(due, failures, strict=True):
-                if isinstance(failure, ClaimLostError):
-                    _log.warning("%s", failure)
-                elif each.is_wanted:
-                    self._put(clock.now() + _pause(each.held, failure), *each[2:])
+                until = self._schedule.next_due
+                if until == math.inf:
+                    until = idle_until
+                    if clock.now() >= idle_until:
+                        self._thread = None
+                        return []
+                self._changed.wait(until - clock.now())
 
 
-def _made(seen: Driven, helds: list[Held]) -> list[Exception | None]:
+def _made(seen: Driven, states: list[ClaimState]) -> list[Exception | None]:
     """Renew claims on one filter; return the error of each that failed."""
     try:
-        return seen._run(seen._operations.renew_many(helds))  # noqa: SLF001 - a filter and its claims are one thing
+        return seen._run(seen._operations.renew_many(states))  # noqa: SLF001 - a filter and its claims are one thing
     except Exception as error:
-        return [error] * len(helds)
+        return [error] * len(states)
 
 
-def _pause(held: Held, failure: Exception | None = None) -> float:
-    """Return the seconds until the next renewal, after one that failed or did not."""
-    return held.lease / 1000 / (_PER_LEASE if failure is None else _PER_LEASE_AFTER_A_FAILURE)
+def _pause(state: ClaimState, failure: Exception | None = None) -> float:
+    """Return the seconds until the next renewal, which comes sooner after a failure."""
+    return state.lease / 1000 / (_PER_LEASE if failure is None else _PER_LEASE_AFTER_A_FAILURE)
 
 
 class _Threads:
-    """The renewals of this process by client: a server that does not answer stops no others."""
+    """The renewals of this process, by client: a server that does not reply delays only its own claims."""
 
     def __init__(self) -> None:
-        self.renew()
+        self.after_fork()
 
-    def renew(self) -> None:
-        """Begin with none."""
-        self._by_client: weakref.WeakKeyDictionary[object, _Renewals] = weakref.WeakKeyDictionary()
+    def after_fork(self) -> None:
+        """Begin without renewals."""
+        self._by_client: weakref.WeakKeyDictionary[object, _ThreadRenewals] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
-        renewed_after_fork(self)
+        register_after_fork(self)
 
-    def of(self, client: object) -> _Renewals:
-        """Return the renewals over a client, or the first of several."""
+    def of(self, client: object) -> _ThreadRenewals:
+        """Return the renewals over a client, or over the first of a list."""
         first = client[0] if isinstance(client, list | tuple) else client
         with self._lock:
-            return self._by_client.setdefault(first, _Renewals())
+            return self._by_client.setdefault(first, _ThreadRenewals())
 
 
 _threads: Final = _Threads()
 
 
-def renew_in_thread(claim: object, held: Held, seen: Driven) -> None:
-    """Renew a claim from a thread of the process, from now on."""
-    _threads.of(seen._client).add(claim, held, seen)  # noqa: SLF001 - as above
+def renew_in_thread(claim: object, state: ClaimState, seen: Driven) -> None:
+    """Renew a claim from now on, in a thread."""
+    _threads.of(seen._client).add(claim, state, seen)  # noqa: SLF001 - as above
 
 
-def renew_in_task(claim: object, held: Held, seen: AsyncDriven) -> None:
-    """Renew a claim from a task of the running loop, from now on."""
-    held.at_end = _Task(weakref.ref(claim), held, seen).stop
+class _LoopRenewals:
+    """The renewals of claims in one event loop; a task for each filter makes the due ones in one batch."""
+
+    def __init__(self) -> None:
+        self._schedule = _Schedule()
+        self._next_timer = math.inf  # the monotonic time of the earliest timer
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references to them
+
+    def add(self, claim: object, state: ClaimState, seen: AsyncDriven) -> None:
+        """Renew a claim from now on."""
+        self._schedule.add(claim, state, seen)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self._schedule.next_due
+        if due < self._next_timer:
+            self._next_timer = due
+            asyncio.get_running_loop().call_later(max(0.0, due - clock.now()), self._begin)
+
+    def _begin(self) -> None:
+        self._next_timer = math.inf
+        for renewals in self._schedule.take_due():
+            task = asyncio.get_running_loop().create_task(self._renew(renewals))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._set_timer()
+
+    async def _renew(self, renewals: list[_Renewal]) -> None:
+        failures: Sequence[Exception | None] = [RuntimeError("the task was cancelled")] * len(renewals)
+        seen = renewals[0].seen
+        try:
+            failures = await seen._run(seen._operations.renew_many([each.state for each in renewals]))  # noqa: SLF001 - as above
+        except Exception as error:
+            failures = [error] * len(renewals)
+        finally:
+            self._schedule.add_next(renewals, failures)
+            with suppress(RuntimeError):  # the loop is gone
+                self._set_timer()
 
 
-class _Task:
-    """The renewal of one claim in asyncio."""
+_loops: Final[dict[asyncio.AbstractEventLoop, _LoopRenewals]] = {}
+"""The renewals of this process by event loop.
 
-    def __init__(self, claim: weakref.ref[object], held: Held, seen: AsyncDriven) -> None:
-        self._is_sleeping = True
-        self._task = asyncio.ensure_future(self._work(claim, held, seen))
+The entry of a closed loop is removed when another loop first renews a claim."""
 
-    def stop(self) -> None:
-        """End it; a renewal that is under way is left to its end, so that no connection is cut off."""
-        if self._is_sleeping:
-            self._task.cancel()
 
-    async def _work(self, claim: weakref.ref[object], held: Held, seen: AsyncDriven) -> None:
-        failure: Exception | None = None
-        while held.is_renewable and claim() is not None:
-            await asyncio.sleep(_pause(held, failure))
-            self._is_sleeping = False
-            try:
-                (failure,) = await seen._run(seen._operations.renew_many([held]))  # noqa: SLF001 - as above
-            except Exception as error:
-                failure = error
-            self._is_sleeping = True
-        if isinstance(failure, ClaimLostError):
-            _log.warning("%s", failure)
+def renew_in_task(claim: object, state: ClaimState, seen: AsyncDriven) -> None:
+    """Renew a claim from now on, in tasks of the running loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _loops:
+        for other in [*_loops]:
+            if other.is_closed():
+                _loops.pop(other, None)
+        _loops[loop] = _LoopRenewals()
+    _loops[loop].add(claim, state, seen)

@@ -1,4 +1,4 @@
-"""Executes the steps of operations with a synchronous client."""
+"""The driver for synchronous clients: it executes the steps of operations."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from bloomredis.drivers.connections.clients import SyncClient
-from bloomredis.drivers.connections.direct import DirectClient, send
+from bloomredis.drivers.connections.direct import DirectClient, SyncTransport, send_step
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_thread
+from bloomredis.protocol.steps import Call
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 MOST_THREADS: Final = 32
-"""Threads, for the whole process, that wait for other servers of a filter on several."""
+"""Threads of the whole process that wait for replies, for filters on several servers."""
 
 
 def drive(
-    client: SyncClient, operation: Generator[S, Any, T], execute: Callable[[Any, S], object] | None = None
+    client: SyncTransport, operation: Generator[S, Any, T], execute: Callable[[Any, S], object] | None = None
 ) -> T:
-    """Execute an operation's steps until it has its answer.
+    """Execute an operation's steps, and return its answer.
 
-    :param execute: executes one, and returns its answer; None for operations whose steps are `steps.Step`.
+    :param execute: executes one step, and returns its answer; None for steps of the type `steps.Step`.
     """
-    forks.check()
+    forks.detect_fork()
     call = client.call if execute is None and type(client) is DirectClient else None
     run: Callable[[Any, Any], object] = execute or execute_step
     if (meter := of_thread.meter) is not None:
@@ -36,7 +36,7 @@ def drive(
         step = next(operation)
         while True:
             try:
-                if call is not None and isinstance(step, steps.Call):
+                if call is not None and isinstance(step, Call):
                     reply: object = call(step)
                 else:
                     reply = run(client, step)
@@ -47,30 +47,31 @@ def drive(
     except StopIteration as end:
         answer: T = end.value
         return answer
-    finally:
-        operation.close()  # so that it notices an interruption at once
+    except BaseException:
+        operation.close()  # or the operation notices the interruption only when it is collected
+        raise
 
 
 def execute_step(client: Any, step: steps.Step) -> object:
-    """Execute a step; return the answer to it."""
-    if isinstance(step, steps.Call):
+    """Execute a step; return its answer."""
+    if isinstance(step, Call):
         return _make(_at(client, step.server) if step.server else client, step)
     if isinstance(step, steps.Many):
         return _make_all(client, step.calls)
     return _here(step)
 
 
-def _make(client: SyncClient, call: steps.Call) -> steps.Reply:
-    """Make a call on the server or the cluster of a client."""
+def _make(client: SyncTransport, call: Call) -> steps.Reply:
+    """Make a call on a client's server or cluster."""
     if type(client) is DirectClient:
         return client.call(call)
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.make(client, call), _act)
-    return send(client, call.commands[0] if call.is_single else call.commands)
+    return send_step(client, call.commands[0] if call.is_single else call.commands)
 
 
-def _make_all(client: Any, calls: Sequence[steps.Call]) -> list[steps.Reply]:
-    """Make calls, on several servers at once; return the answer to each, or its error."""
+def _make_all(client: Any, calls: Sequence[Call]) -> list[steps.Reply]:
+    """Make calls, on all servers at once; return the answer or the error of each."""
     groups = steps.by_server(calls)
     answers: list[steps.Reply] = [None] * len(calls)
     each: list[steps.Reply]
@@ -84,7 +85,7 @@ def _make_all(client: Any, calls: Sequence[steps.Call]) -> list[steps.Reply]:
     return answers
 
 
-def _together(client: SyncClient, calls: Sequence[steps.Call]) -> list[steps.Reply]:
+def _together(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
     """Make calls on one server or cluster in one round trip."""
     if len(calls) == 1:
         return [_make(client, calls[0])]
@@ -92,7 +93,7 @@ def _together(client: SyncClient, calls: Sequence[steps.Call]) -> list[steps.Rep
         return drive(client, cluster.run(client, calls), _act)
     if type(client) is DirectClient:
         return client.together(calls)
-    return steps.parted(calls, send(client, steps.joined(calls)))
+    return steps.parted(calls, send_step(client, steps.joined(calls)))
 
 
 def _at(client: Any, server: tuple[int, ...]) -> Any:
@@ -115,7 +116,7 @@ def _here(step: steps.Here) -> object:
 
 
 def _at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
-    """Make the first call here and the others in threads, or here if no thread is free by then."""
+    """Make the first call in this thread and the others in the pool; or here if no thread is free by then."""
 
     def outcome(call: Callable[[], T]) -> T | Exception:
         try:
@@ -131,24 +132,24 @@ def _at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
         outcomes = [outcome(calls[0])]
         for call, future in zip(calls[1:], others, strict=True):
             outcomes.append(outcome(call) if future.cancel() else future.result())
-    finally:  # interrupted or not, nothing goes on unnoticed
+    finally:  # no call goes on after the return, even if this thread was interrupted
         wait([future for future in others if not future.cancel()])
     return outcomes
 
 
 class _Pool:
-    """The threads of this process that wait for other servers."""
+    """The threads of this process that wait for servers."""
 
     def __init__(self) -> None:
-        self.renew()
+        self.after_fork()
 
-    def renew(self) -> None:
-        """Begin with no thread: a forked child has none of its parent's."""
+    def after_fork(self) -> None:
+        """Begin without threads: a forked child has none of its parent's."""
         self._threads: ThreadPoolExecutor | None = None
-        forks.renewed_after_fork(self)
+        forks.register_after_fork(self)
 
     def threads(self) -> ThreadPoolExecutor:
-        """Return the pool, which is made when it is first needed."""
+        """Return the pool; the first call makes it."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="bloomredis")
         return self._threads
@@ -162,10 +163,10 @@ def _act(client: Any, act: cluster.Act) -> object:
     if isinstance(act, cluster.Send):
         connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
         if len(act.commands) == 1:
-            return [send(connect(act.node), act.commands[0])]
-        return send(connect(act.node), act.commands)
+            return [send_step(connect(act.node), act.commands[0])]
+        return send_step(connect(act.node), act.commands)
     if isinstance(act, cluster.SendAll):
-        return _at_once([partial(_act, client, send) for send in act.sends])
+        return _at_once([partial(_act, client, send_step) for send_step in act.sends])
     if isinstance(act, steps.Sleep):
         return _here(act)
     if isinstance(act, cluster.RefreshSlot | cluster.RefreshMap):

@@ -1,6 +1,6 @@
-"""`connect()` and `connect_asyncio()`: a client of the server at a URL, which may be started for it.
+"""`connect()` and `connect_asyncio()`, which return a client for a URL and start its server if needed.
 
-This folder stands apart: it knows redis-py, and nothing of filters.
+This package uses redis-py and knows nothing about filters.
 """
 
 from bloomredis.embedded.connecting import connect, connect_asyncio

@@ -1,6 +1,6 @@
-"""Connection by URL: to a server in this process, to an embedded one, or to one outside.
+"""Connections by URL: to a server in this process, to an embedded server, or to an outside server.
 
-The life of an embedded server is managed by `guard`.
+`guard` manages the lifetime of an embedded server.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OUTSIDE: Final = {
     "valkey": "redis",
     "valkeys": "rediss",
 }
-"""Schemes of outside servers, and those of redis-py."""
+"""Schemes of outside servers, each with redis-py's scheme for it."""
 _CLUSTERS: Final = {f"{scheme}+cluster": theirs for scheme, theirs in _OUTSIDE.items() if scheme != "unix"}
-"""Schemes of a node of a cluster, likewise."""
+"""Schemes of cluster nodes, each with redis-py's scheme for it."""
 _ACCEPTED: Final = ", ".join(f"{scheme}://" for scheme in ("memory", "embedded", *_OUTSIDE, *_CLUSTERS))
 _SERVER: Final = (
     *("--port", "0", "--unixsocketperm", "700", "--daemonize", "no"),
@@ -41,16 +41,17 @@ _INSTALL: Final = "pip install 'bloomredis[embedded]'"
 def connect(url: str, **options: Any) -> redis.Redis:
     """Return a client of the server that `url` names; `options` are passed to redis-py.
 
-    * `memory://`: a new, empty server in this process (fakeredis): for tests, and slow.
-    * `embedded://`: a new, empty Valkey server.  It ends and its files are removed when this process and
-      its forked children have ended, however they end, or have dropped the client and everything made
-      from it.  `close()` closes connections only.
+    * `memory://`: a new, empty server in this process (fakeredis).  It is slow, and meant for tests.
+    * `embedded://`: a new, empty Valkey server.  It ends, and its files are removed, when this process and
+      its forked children have ended in any way, or have dropped the client and everything made from it.
+      `close()` closes connections only.
     * `embedded:///some/directory`: a Valkey server with its data in this directory (created with mode
       700 if missing; on a local file system).  Programs that use the same directory at the same time
       share one server, which ends after the last of them.  No write is lost when a program ends or
       crashes; a crash of the machine or a SIGKILL of the server can lose the last two seconds.
-    * `redis://`, `rediss://`, `unix://`, `valkey://`, `valkeys://`: an outside server; without I/O.
-    * `redis+cluster://` and likewise: the cluster that this node belongs to; its map is read at once.
+    * `redis://`, `rediss://`, `unix://`, `valkey://`, `valkeys://`: an outside server; the call does no I/O.
+    * `redis+cluster://`, and `+cluster` after any other scheme with a host: the cluster that this node
+      belongs to.  This call reads its slot map.
 
     An embedded server takes about 0.1 s to start, and as long to end when the process exits.  Raises
     `ValueError` for any other URL, `ImportError` if the `embedded` extra is missing, and
@@ -63,14 +64,15 @@ def connect(url: str, **options: Any) -> redis.Redis:
 def connect_asyncio(url: str, **options: Any) -> aio.Redis:
     """Return an asyncio client of the server that `url` names, as `connect` does.
 
-    The start of an embedded server blocks the event loop for about 0.1 s; a cluster's map is read later.
+    The start of an embedded server blocks the event loop for about 0.1 s.  The first call reads the slot
+    map of a cluster.
     """
     client: aio.Redis = _made(url, importlib.import_module("redis.asyncio"), options)
     return client
 
 
-def check(url: str) -> None:
-    """Raise `ValueError` or `TypeError` for a URL that no server has; without I/O."""
+def check_url(url: str) -> None:
+    """Raise `ValueError` or `TypeError` for an invalid URL, without I/O."""
     scheme, rest = _split(url)
     if scheme == "memory":
         _check_nothing(rest)
@@ -78,11 +80,11 @@ def check(url: str) -> None:
         _directory(rest)
     else:
         with _without_password(scheme):
-            redis.connection.parse_url(f"{(_OUTSIDE | _CLUSTERS)[scheme]}://{rest}")  # type: ignore[no-untyped-call]  # redis-py has it so
+            redis.connection.parse_url(f"{(_OUTSIDE | _CLUSTERS)[scheme]}://{rest}")  # type: ignore[no-untyped-call]  # untyped in redis-py
 
 
 def is_private(url: str) -> bool:
-    """Return True if a URL means a new server, which only its client reaches."""
+    """Return True if the URL is that of a new server, which only its own client can reach."""
     scheme, rest = _split(url)
     return scheme == "memory" or (scheme == "embedded" and not rest)
 
@@ -94,13 +96,15 @@ def _split(url: str) -> tuple[str, str]:
     found = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
     scheme = found[1].lower() if found else ""
     if found is None or scheme not in ("memory", "embedded", *_OUTSIDE, *_CLUSTERS):
-        begins = f"{scheme}://" if scheme else "no scheme"
-        raise ValueError(f"the URL of a server begins with {begins}; accepted are {_ACCEPTED}")
+        begins = f"the scheme {scheme}://" if scheme else "no scheme"
+        is_place = re.fullmatch(r"[\w.-]+:\d+(/\d*)?", url)
+        meant = f"; redis://{url} was probably meant" if is_place else ""
+        raise ValueError(f"the URL of a server has {begins}; it must begin with one of {_ACCEPTED}{meant}")
     return scheme, url[found.end() :]
 
 
 def _made(url: str, module: Any, options: dict[str, Any]) -> Any:
-    """Return a client by the classes of `redis` or `redis.asyncio`."""
+    """Return a client of a class of `module`, which is `redis` or `redis.asyncio`."""
     scheme, rest = _split(url)
     if scheme == "memory":
         return _in_process(rest, module, options)
@@ -164,7 +168,7 @@ def _embedded(directory: Path | None, module: Any, options: dict[str, Any]) -> A
     except BaseException:
         guard.leave(users)
         raise
-    # Everything made from the client shares its pool: without the pool, the server is not used here.
+    # Everything made from the client shares its pool; once the pool is collected, nothing uses the server.
     weakref.finalize(client.connection_pool, guard.leave, users).atexit = False
     return client
 

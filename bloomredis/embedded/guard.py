@@ -1,4 +1,4 @@
-"""The guard: a process that ends an embedded server after the last program that uses it.
+"""The guard: a process that ends an embedded server when no program uses the server any more.
 
 A server has a directory, its home, and a guard, which is this file run as a process.  Three file locks in the
 home say which processes are alive; the kernel releases a lock however its process ends:
@@ -35,7 +35,7 @@ from typing import IO, Final
 PATIENCE: Final = 60.0
 """Seconds allowed for a server to end, or to start and load its data."""
 EXIT_PATIENCE: Final = 10.0
-"""Seconds that an exiting program waits for its servers to end; they also end without it."""
+"""Seconds that an exiting program waits for its servers to end; they also end if it does not wait."""
 TERM_PATIENCE: Final = 30.0
 """Seconds after SIGTERM until the guard kills the server."""
 PR_SET_PDEATHSIG: Final = 1
@@ -55,7 +55,7 @@ class Home:
 
     @property
     def link(self) -> Path:
-        """A symbolic link to the socket, which is elsewhere: a socket's path is limited to some 100 bytes."""
+        """The symbolic link to the socket, whose own path is short: the limit is about 100 bytes."""
         return self.path / "server.socket"
 
     def check_owner(self) -> None:
@@ -63,8 +63,8 @@ class Home:
         found = self.path.stat()
         if found.st_uid != os.geteuid():
             raise PermissionError(
-                f"{self.path} belongs to user {found.st_uid}, not to {os.geteuid()}, who would trust what "
-                "is in it; give a directory of your own"
+                f"{self.path} belongs to user {found.st_uid}, not to {os.geteuid()}: its owner could replace "
+                "the server; give a directory of your own"
             )
         if found.st_mode & stat.S_IWOTH:
             raise PermissionError(
@@ -84,21 +84,21 @@ class Home:
             return file
 
     def is_free(self, name: str, how: int) -> bool:
-        """True if the lock can be taken at this moment."""
+        """Return True if the lock can be taken now."""
         with self.lock(name, how) or contextlib.nullcontext() as file:
             return file is not None
 
     def has_ended(self) -> bool:
-        """True if there is neither a server nor a guard."""
+        """Return True if the home is removed or has no guard; a guard outlives its server."""
         return not self.path.exists() or self.is_free("guard.lock", fcntl.LOCK_EX)
 
     def has_users(self) -> bool:
-        """True if a program uses the server; False also while its guard holds the lock to end it."""
+        """Return True if a program uses the server; False also while the guard holds the lock to end it."""
         return not self.is_free("users.lock", fcntl.LOCK_EX) and self.is_free("users.lock", fcntl.LOCK_SH)
 
 
 def above_streams(path: str, flags: int) -> int:
-    """Open a file with a descriptor above 2; a child's standard streams have the lower ones."""
+    """Open a file on a descriptor above 2, since a child's standard streams replace 0 to 2."""
     low = os.open(path, flags)
     try:
         return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -116,8 +116,8 @@ def new_directory() -> Path:
 def join(directory: Path | None, command: list[str]) -> tuple[str, IO[bytes]]:
     """Return the socket of the directory's server, and a lock that keeps it running until `leave(lock)`.
 
-    `command` starts the server if it is not running; without a directory a new one is started in a
-    private home.  Raises `ConnectionError` with the server's log if it does not answer.
+    `command` starts the server if it is not running; without a directory, a new server is
+    started in a private home.  Raises `ConnectionError` with the server's log if it does not answer.
     """
     home = Home(directory or new_directory(), private=directory is None)
     with contextlib.ExitStack() as undo:
@@ -144,9 +144,14 @@ def enter(home: Home) -> IO[bytes]:
     raise ConnectionError(f"the server in {home.path} did not end within {PATIENCE:.0f} s")
 
 
+def private(path: str, flags: int) -> int:
+    """Open a file; create it with mode 600."""
+    return os.open(path, flags, 0o600)
+
+
 def serve(home: Home, command: list[str]) -> str:
     """Return the path of the server's socket once it answers; start it if it has no guard."""
-    with (home.path / "server.log").open("a+b") as log:
+    with open(home.path / "server.log", "a+b", opener=private) as log:
         begin = log.tell()
         started = False
         for _ in attempts(PATIENCE):
@@ -190,7 +195,7 @@ def end_unguarded(home: Home) -> None:
     """Shut down a server whose guard was killed, and remove its socket."""
     with contextlib.suppress(OSError):
         path = home.link.readlink()
-        home.link.unlink()  # so that no program joins it any more
+        home.link.unlink()  # so that no other program joins it
         ask(path, b"SHUTDOWN")
         if any(home.is_free("server.lock", fcntl.LOCK_EX) for _ in attempts(PATIENCE)):
             path.unlink(missing_ok=True)
@@ -234,7 +239,7 @@ def leave(users: IO[bytes]) -> None:
 
 @atexit.register
 def leave_all() -> None:
-    """Stop using all servers, and wait for the end of those without other users."""
+    """Stop using all servers; wait until those without other users have ended."""
     for users in list(_held):
         leave(users)
     waiting = set(_used)
@@ -245,7 +250,7 @@ def leave_all() -> None:
 
 
 def guard_server(command: list[str]) -> None:
-    """Run the server of the current directory; return after it has ended, unused or by itself."""
+    """Run the server of the current directory; return after it has ended by itself or for lack of users."""
     users, lock = (os.open(name, os.O_RDWR) for name in ("users.lock", "server.lock"))
     fcntl.flock(lock, fcntl.LOCK_EX)
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda *_: None
@@ -272,14 +277,14 @@ def end_unused(server: subprocess.Popen[bytes], users: int) -> None:
 
 def main(runtime: str, *command: str) -> None:
     """Detach from the program that starts the server, guard the server, and remove its files."""
-    # An orphan needs no wait(), and is spared by whoever kills the program's children.
+    # An orphan needs no wait(), and survives if somebody kills the program's children.
     if os.fork():
         return
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         guard_server(list(command))
     except Exception:
-        traceback.print_exc()  # by now: who waits for the server reads the log when its home has gone
+        traceback.print_exc()  # before the home is removed: then `serve` reads the log
     finally:
         Path("server.socket").unlink(missing_ok=True)
         shutil.rmtree(runtime, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The verbs of filters, as generators that yield steps and receive replies.
+"""The operations of filters: generators that yield steps and receive replies.
 
-LAW: one file a public class or a family of verbs; no I/O.
+LAW: one file for each public class or family of operations; no I/O.
 """

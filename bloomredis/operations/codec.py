@@ -13,7 +13,7 @@ from bloomredis.stored.foreign.bitmap import ForeignLayout
 
 
 class Codec:
-    """Items as bytes: by `encode=`, by another system's layout, or by the library's own way."""
+    """The encoder of a filter's items: `encode=`, another system's layout, or the library's default."""
 
     def __init__(self, encode: Callable[[Any], bytes] | None, foreign: ForeignLayout | None) -> None:
         self._custom = encode
@@ -23,13 +23,13 @@ class Codec:
         self.encode_all: Callable[[Sequence[object]], Encoded] = partial(
             encoding.in_rows, self.encode, at_once=None if encode else self._encoder.encode_all
         )
-        """Encode the items of a batch; ASCII strings may stay as they are.  Raises `RowError`."""
+        """Encode the items of a batch; ASCII strings may stay strings.  Raises `RowError`."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return Codec, (self._custom, self._foreign)
 
     def encode(self, item: Any) -> bytes:
-        """Return an item's bytes; raises TypeError or ValueError if it has none."""
+        """Return an item's bytes; raise TypeError or ValueError if it cannot be encoded."""
         if self.is_plain:
             kind = type(item)
             if kind is str and item.isascii():
@@ -47,11 +47,11 @@ class Codec:
         return self._foreign.encode(encoded) if self._foreign else encoded
 
     def encode_each(self, items: Sequence[object]) -> Encoded:
-        """Encode the items of a small batch, as `encode_for_batch` does each."""
+        """Encode the items of a small batch, each with `encode_for_batch`."""
         return encoding.in_rows(self.encode_for_batch, items)
 
     def encode_for_batch(self, item: object) -> str | bytes:
-        """Encode one item, so that equal items are equal: as str if they are ASCII, else as bytes."""
+        """Encode one item, as str if it is ASCII and else as bytes, so that equal items compare equal."""
         if not self.is_plain:
             return self.encode(item)
         if type(item) is str and item.isascii():

@@ -1,7 +1,7 @@
 """Parameters of the public classes: their types, their defaults, their checks.
 
-The typed dictionaries are for what hands parameters on, as `from_url` and `open`; the constructors in
-`drivers.constructors` have the same parameters, with their defaults.
+The typed dictionaries are for functions that pass parameters on, such as `from_url` and `open`.  The
+constructors in `drivers.constructors` have the same parameters, with their defaults.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Required, TypedDict
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull, OnLost
@@ -22,7 +22,7 @@ from bloomredis.stored.planning import StorageOptions
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # The items, which are `Item` unless there is `encode`; a filter of all of them is one of str, too.
+    # The type of the items: `Item` unless `encode` is given.  A filter of `Item` also takes str alone.
     I = TypeVar("I", default=Item, contravariant=True)  # noqa: E741, PLC0105 - a letter
 else:
     from typing import TypeVar
@@ -30,6 +30,8 @@ else:
     I = TypeVar("I", contravariant=True)  # noqa: E741, PLC0105
 
 Seconds = float | timedelta
+OwnLayout = Literal["classic", "blocked"]
+AnyLayout = Literal["classic", "blocked", "module"] | ForeignLayout
 _MOST_REPLICAS: Final = 1000
 
 
@@ -47,11 +49,11 @@ class CommonParameters(TypedDict, Generic[I], total=False):
 
 
 Common = CommonParameters[Any]
-"""Those of operations, which take items of any kind: the public classes say of which."""
+"""The same for operations, which take items of any type; only the public classes restrict the type."""
 
 
 class PlainOptions(CommonParameters[I], total=False):
-    """Parameters of `BloomFilter` that are no parameters of what is stored."""
+    """Parameters of `BloomFilter` that are not stored."""
 
     on_full: OnFull
     local_cache: bool
@@ -63,7 +65,7 @@ class PlainParameters(PlainOptions[I], total=False):
 
     capacity: int | None
     error_rate: float | None
-    layout: str | ForeignLayout | None
+    layout: AnyLayout | None
     ttl: Seconds | None
     refresh_ttl: bool
 
@@ -83,7 +85,7 @@ class ScalingParameters(CommonParameters[I], total=False):
     error_rate: Required[float]
     expansion: int
     tightening_ratio: float
-    layout: str | None
+    layout: OwnLayout | None
     ttl: Seconds | None
 
 
@@ -94,7 +96,7 @@ class RotatingParameters(CommonParameters[I], total=False):
     error_rate: Required[float]
     window: Required[Seconds]
     slices: int
-    layout: str | None
+    layout: OwnLayout | None
 
 
 class ShardedParameters(CommonParameters[I], total=False):
@@ -103,7 +105,7 @@ class ShardedParameters(CommonParameters[I], total=False):
     capacity: int | None
     error_rate: float | None
     shards: int | None
-    layout: str | None
+    layout: OwnLayout | None
     seed: int | None
     ttl: Seconds | None
 
@@ -112,23 +114,24 @@ class ShardedParameters(CommonParameters[I], total=False):
 class Options:
     """The options that every class has.
 
-    :param on_lost: the reaction to the loss or replacement of the filter that this object has used:
-        `"raise"` raises `FilterLostError`; `"recreate"` logs a warning and goes on with the filter
-        that is there now, or a new one; a callable is given the error first, and may raise it.
-    :param retry_safe: let a call that is sent again get the answer of its first execution, so that a
-        lost reply never turns into "already there".
+    :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
+        `"raise"` raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the filter stored
+        now, or with a new one.  A callable is called with the error and may raise it; if it returns, this
+        object goes on as with `"recreate"`.
+    :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
+        into "already there".
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: those of tasks in asyncio, where None means
-        True, or of threads other than the main one, where None means False.
-    :param keep_connection: let scripts be called over a connection of the client's pool without the client's
-        own way around it, which takes longer than the call; limits and retries stay the client's.  None
-        does so where nothing else can tell the difference; True raises ValueError where something could, as
-        with a subclass, instrumentation, a blocking pool or a cluster; False never does.
-    :param min_replicas: replicas that must have a write before the call returns; fewer raise
-        `OutcomeUnknownError`.  On a cluster they are those of the node that has the key.
-    :param replica_timeout: seconds to wait for them.
-    :param observe: a hook, which is called with a `CallEvent` after each call: see `bloomredis.instrument`;
-        None for that of the process, if there is one.
+    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
+        threads other than the main one (None means False).
+    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
+        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
+        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
+        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
+    :param min_replicas: number of replicas that must have a write before the call returns; with fewer it
+        raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
+    :param replica_timeout: seconds (or a timedelta) to wait for the replicas.
+    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
+        None takes the hook of the process, if there is one.
     """
 
     on_lost: OnLost = "raise"
@@ -155,7 +158,7 @@ class Options:
 
     @property
     def wait(self) -> Wait | None:
-        """The replicas that a write waits for, None for none."""
+        """The replicas that a write waits for; None if it waits for none."""
         replicas = self.min_replicas
         if isinstance(replicas, bool) or not isinstance(replicas, int):
             raise TypeError(
@@ -169,7 +172,7 @@ class Options:
         return Wait(replicas, timeout) if replicas else None
 
     def storage(self, ttl: Seconds | None, *, can_create: bool) -> StorageOptions:
-        """Return the options of a filter's storage, some of which only one that can be created takes."""
+        """Return the options of a filter's storage; some need a filter that can be created."""
         if ttl is not None and not can_create:
             raise ValueError(
                 "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
@@ -180,5 +183,5 @@ class Options:
 
 
 def lifetime(ttl: Seconds | None) -> int:
-    """Return a ttl in milliseconds, 0 for none."""
+    """Return a ttl in milliseconds; 0 for None."""
     return 0 if ttl is None else arguments.milliseconds("ttl", ttl)

@@ -1,4 +1,4 @@
-"""One script call and its reply.
+"""Script calls and their replies.
 
-LAW: nothing here knows a filter or a client, and nothing does I/O: steps go out, replies come in.
+LAW: this package knows neither filters nor clients and does no I/O: it yields steps and receives replies.
 """

@@ -1,25 +1,24 @@
-"""One script call: EVALSHA, EVAL if the server lacks the script, WAIT if replicas must confirm."""
+"""Script calls: EVALSHA, then EVAL if the server lacks the script, and WAIT if replicas must confirm."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from bloomredis.protocol.forms import Form, entries, integer, read
-from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.replies import Unconfirmed, raise_explained
-from bloomredis.protocol.scripts import Script, load
-from bloomredis.protocol.steps import Call, Command, Op, Outcome, Part, Reply
+from bloomredis.protocol.scripts import Script, load_script
+from bloomredis.protocol.steps import Call, Command, Op, Outcome, Part, Reply, Wire
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Replicas that must confirm a write, and the time to wait for them.
+    """The number of replicas that must confirm a write, and the time to wait for them.
 
-    `touched` is a key to write to besides, if the filter's own key is no string.
+    If the filter's own key holds no string, `touched` names another key to write to.
     """
 
     replicas: int
@@ -27,22 +26,20 @@ class Wait:
     touched: bytes | None = None
 
 
-_TOUCH: Final = load("touch")
-_FIRST_KEY: Final = 3
-"""Index of the first key in the command of a script."""
+_TOUCH: Final = load_script("touch")
 
 
 def tail_of(keys: Sequence[bytes], arguments: Sequence[Part]) -> Command:
-    """Return what stands behind a script's name in its command."""
+    """Return the parts of a command that follow the script's name."""
     return (b"%d" % len(keys), *keys, *map(as_sent, arguments))
 
 
 class ScriptCall(Call, Generic[R]):
-    """A call of a script by its SHA, and of its text for a server that lacks it.
+    """A call of a script by its SHA; `by_text` makes the call for a server that lacks the script.
 
     :param wait: replicas must confirm the write.
-    :param reads: the script is read-only, and a replica may answer.
-    :param again: the call is idempotent, and may be sent again after a lost reply.
+    :param reads: the script is read-only, and a replica may execute it.
+    :param again: the call is idempotent and may be retried after a lost reply.
     """
 
     __slots__ = ("script", "tail", "wait")
@@ -62,8 +59,22 @@ class ScriptCall(Call, Generic[R]):
         self.tail = tail
         self.wait = wait
 
+    def wire(self) -> Wire | None:
+        """Return the encoded command in one piece and the number of replies; None if the call has a WAIT."""
+        return None if self.wait is not None else ([packed(self.commands[0])], 1)
+
+    def said(self, outcome: Outcome) -> R:
+        """Return the value of the script's reply; raise the outcome if it is an error.
+
+        :raises ConnectionFailedError: the script never gives such a reply, or too few replicas confirmed.
+        """
+        if isinstance(outcome, BaseException):
+            raise outcome
+        reply = outcome if self.wait is None else _confirmed(self.wait, outcome)
+        return read(self.script.verb, self.script.form, reply)
+
     def by_text(self) -> Call:
-        """Return the same call with EVAL, which cannot fail for a missing script."""
+        """Return the same call with EVAL, which carries the script."""
         command = ("EVAL", self.script.text, *self.tail)
         return Call(confirmed(command, self.wait), self.wait is None, again=self.again, server=self.server)
 
@@ -76,41 +87,39 @@ def call(
     *,
     again: bool = True,
 ) -> Op[R]:
-    """Run a script; raise what `answered` raises."""
+    """Run a script and return the value of its reply; raise the same errors as `answered`."""
     made = ScriptCall(script, tail_of(keys, arguments), wait, again=again)
-    outcome: Reply
     try:
-        outcome = yield made
+        return made.said((yield made))
     except Exception as error:
-        outcome = error
-    return (yield from answered(made, outcome))
+        failed = error
+    return (yield from answered(made, failed))
 
 
 def answered(call: ScriptCall[R], outcome: Outcome) -> Op[R]:
-    """Return what the reply to a call says; a server that lacks the script gets it with the same call.
+    """Return the value of the reply to a call; repeat the call with EVAL if the server lacks the script.
 
-    That takes one more round trip: a SCRIPT FLUSH at any moment neither loses the call nor executes it twice.
+    EVAL takes one more round trip.  A SCRIPT FLUSH at any moment neither loses nor repeats the call.
 
-    :param outcome: the reply or the error of its first sending.
-    :raises Refusal: the script refuses.
-    :raises ServerRefusedError: the server does.
-    :raises ConnectionFailedError: no reply came, or one of another form, or too few replicas confirmed the
-        write.
+    :param outcome: the reply or error of the first attempt.
+    :raises Refusal: the script refuses the call.
+    :raises ServerRefusedError: the server refuses the call.
+    :raises ConnectionFailedError: no reply came, the reply has another form, or too few replicas confirmed
+        the write.
     """
     try:
         try:
-            reply = _reply(call, outcome)
+            return call.said(outcome)
         except Exception as error:
             if not any(kind.__name__ == "NoScriptError" for kind in type(error).__mro__):
                 raise
-            reply = _reply(call, (yield call.by_text()))
+        return call.said((yield call.by_text()))
     except Exception as error:
         raise_explained(error)
-    return read(call.script.verb, call.script.form, reply)
 
 
-def send(command: Command, form: Form[R]) -> Op[R]:
-    """Send a command that may be sent again; return what its reply says."""
+def send_command(command: Command, form: Form[R]) -> Op[R]:
+    """Send a command that is safe to retry; return the value of its reply."""
     try:
         reply: Reply = yield Call([command])
     except Exception as error:
@@ -119,7 +128,7 @@ def send(command: Command, form: Form[R]) -> Op[R]:
 
 
 def send_all(commands: list[Command], form: Form[R]) -> Op[list[R]]:
-    """Send commands that may be sent again; raise the first error that stands among the replies."""
+    """Send commands that are safe to retry; return the values of the replies, or raise the first error."""
     try:
         replies: list[Reply] = yield Call(commands, is_single=False)
     except Exception as error:
@@ -131,28 +140,23 @@ def send_all(commands: list[Command], form: Form[R]) -> Op[list[R]]:
 
 
 def confirmed(command: Command, wait: Wait | None) -> list[Command]:
-    """Return a command, and those behind it that wait for replicas."""
+    """Return a command, followed by the commands that wait for replicas."""
     if wait is None:
         return [command]
-    # From 7.2 on WAIT covers only writes of this connection, and an add of known items writes nothing.
+    # From 7.2 on, WAIT covers only writes of this connection, and an add without new items writes nothing.
     touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
     if wait.touched is not None:
         touch = ("SET", wait.touched, b"", "PX", wait.milliseconds)
     return [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
 
 
-def _reply(call: ScriptCall[R], outcome: Outcome) -> Reply:
-    """Return the reply in the outcome of a sending; raise its error, or `Unconfirmed`."""
-    if isinstance(outcome, BaseException):
-        raise outcome
-    wait = call.wait
-    if wait is None:
-        return outcome
+def _confirmed(wait: Wait, outcome: Reply) -> Reply:
+    """Return the reply to a write; raise `Unconfirmed` if too few replicas confirmed it."""
     reply, touched, replicas = read("WAIT", entries, outcome)
     if isinstance(reply, Exception):
         raise reply
     for result in (touched, replicas):
-        if isinstance(result, Exception):  # which does not undo the write
+        if isinstance(result, Exception):  # the write itself was done
             raise Unconfirmed(f"no replica confirmed the write: {result}")
     count = read("WAIT", integer, replicas)
     if count < wait.replicas:
@@ -164,37 +168,29 @@ def _reply(call: ScriptCall[R], outcome: Outcome) -> Reply:
 
 def as_sent(value: Part) -> bytes:
     """Return a part of a command as bytes."""
-    return b"%d" % value if isinstance(value, int) else as_bytes(value)
+    if isinstance(value, bytes):
+        return value
+    return b"%d" % value if isinstance(value, int) else value.encode()
 
 
-class Frame:
-    """The parts of a script's command that are the same in each call with so many keys and arguments.
+_SIZED: Final = b"$%d\r\n%b\r\n"
+"""The encoding of one part of a command: its size, then its bytes."""
 
-    :param command: one of these calls.
-    :param keys: how many keys of it stand behind its first one, and differ.
-    :param arguments: how many arguments differ, which are the last.
+
+def parts(values: Sequence[Part]) -> bytes:
+    """Return parts of a command, encoded for the wire."""
+    return b"".join([_SIZED % (len(part), part) for part in map(as_sent, values)])
+
+
+def packed(command: Command) -> bytes:
+    """Return a command, encoded for the wire."""
+    return b"*%d\r\n%b" % (len(command), parts(command))
+
+
+def framed(command: Command, varying: Container[int]) -> bytes:
+    """Return an encoded command as a format string for the size and the bytes of each part that varies.
+
+    :param varying: the indexes of the parts that vary.
     """
-
-    __slots__ = ("before", "between")
-
-    def __init__(self, command: Command, keys: int, arguments: int) -> None:
-        first = _FIRST_KEY + 1
-        self.before = beginning(command[:first], more=len(command) - first)
-        self.between = parts(command[first + keys : len(command) - arguments])
-
-    def wire(self, keys: Sequence[bytes], arguments: Sequence[Part]) -> bytes:
-        """Return a command as it is sent."""
-        sent = [b"$%d\r\n%b\r\n" % (len(key), key) for key in keys]
-        given = [b"$%d\r\n%b\r\n" % (len(each), each) for each in map(as_sent, arguments)]
-        return b"".join((self.before, *sent, self.between, *given))
-
-
-def parts(values: Command) -> bytes:
-    """Return parts of a command."""
-    texts = map(as_sent, values)
-    return b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in texts])
-
-
-def beginning(values: Command, *, more: int) -> bytes:
-    """Return the beginning of a command: its first parts, behind which come so many more."""
-    return b"*%d\r\n%b" % (len(values) + more, parts(values))
+    sent = [_SIZED if i in varying else parts((each,)).replace(b"%", b"%%") for i, each in enumerate(command)]
+    return b"*%d\r\n%b" % (len(sent), b"".join(sent))

@@ -1,10 +1,14 @@
 """Calls on a cluster: redirections and migrating slots, for both drivers, without I/O.
 
-A cluster client can follow redirections itself, but not as needed here: WAIT must use the connection of the
-write and ASKING that of the command after it, a call with several keys is refused while its slot migrates
-(TRYAGAIN), and a call must not be resent unless it is known not to have been executed.  So a call is sent
-directly to the node that owns its key, and that node's errors are handled here.  The client only keeps the
-slot map.
+A cluster client can follow redirections itself, but not in the way that a filter needs:
+
+* WAIT must use the connection of the write.
+* ASKING must use the connection of the command after it.
+* A node refuses a call with several keys while their slot migrates (TRYAGAIN).
+* A call that is not idempotent must not be resent if it may have been executed.
+
+So this module sends each call directly to the node that owns its key and handles that node's errors.  The
+client only keeps the slot map.
 
 Operations here yield acts, which the drivers perform.
 """
@@ -23,14 +27,14 @@ from bloomredis.protocol.replies import is_no_reply, word_of
 from bloomredis.protocol.steps import Call, Command, Part, Reply, Sleep, joined, parted
 
 PATIENCE: Final = 30.0
-"""Seconds for which a call is sent again while its slot migrates.
+"""The seconds for which a call is retried while its slot migrates.
 
-A migration takes milliseconds, or seconds for a large filter.  The limit must stay below the two minutes for
+A migration takes milliseconds, or seconds for a large filter.  The limit must stay below the ten minutes for
 which the server keeps the receipt of a call.
 """
 
 RESENDS: Final = 3
-"""Limit of resends after lost replies; a resend counts twice if the client did not find the owner.
+"""The limit of resends after lost replies; a loss counts twice if the client did not find the slot's owner.
 
 The client's own retries happen in between.
 """
@@ -46,17 +50,17 @@ def owner_in_doubt(error: Exception) -> bool:
 
 
 def may_repeat(call: Call, error: Exception) -> bool:
-    """Return True if a call that failed was certainly not executed, or is safe to execute twice."""
+    """Return True if the error proves that the call was not executed, or if it is safe to execute twice."""
     word = word_of(error)
     return word in _NOT_HERE or word in _NOT_NOW or (is_no_reply(error) and call.again)
 
 
 class Attempts:
-    """The attempts to deliver one call; an attempt that must be the last raises its error.
+    """The attempts to deliver one call; when no more may follow, `pause_after` raises the call's error.
 
-    Once a reply was lost, the call stays in doubt: that error is raised even if later attempts are refused.
+    After a lost reply the outcome is unknown, so that error is raised even if later attempts are refused.
 
-    :param again: the call may be sent again after a lost reply.
+    :param again: the call may be retried after a lost reply.
     """
 
     def __init__(self, *, again: bool) -> None:
@@ -93,7 +97,7 @@ _without_read_only: Final[WeakSet[object]] = WeakSet()
 """Clients whose servers lack EVALSHA_RO or forbid it."""
 
 _FIRST_KEY: Final = {"EVAL": 3, "EVALSHA": 3}
-"""Index of the first key in a command, where it is not 1."""
+"""The index of the first key in a command, if it is not 1."""
 
 
 class Node(Protocol):
@@ -105,17 +109,17 @@ class Node(Protocol):
 
 
 class NodesManager(Protocol):
-    """The part of a cluster client that has its slot map."""
+    """The part of a cluster client that holds its slot map."""
 
     def initialize(self) -> Any:
-        """Read the slot map; of an asyncio client a coroutine does."""
+        """Read the slot map; an asyncio client returns a coroutine that does."""
 
     def get_node_from_slot(self, slot: int, *, read_from_replicas: bool, **options: object) -> Node:
         """Return the node to read a slot from."""
 
 
 class Client(Protocol):
-    """A cluster client, sync or asyncio: how it looks up nodes."""
+    """The methods of a cluster client, sync or asyncio, that look up nodes."""
 
     nodes_manager: NodesManager
 
@@ -132,19 +136,19 @@ class Client(Protocol):
         """Return the slot of a key."""
 
 
-class Owner(NamedTuple):
+class NodeToWrite(NamedTuple):
     """Look up the node that owns a key in the client's slot map."""
 
     key: Part
 
 
-class Reader(NamedTuple):
+class NodeToRead(NamedTuple):
     """Look up the node that the client would read a key from; None if it reads from primaries."""
 
     key: Part
 
 
-class Address(NamedTuple):
+class NodeAt(NamedTuple):
     """Look up the node at an address; None if the client does not know it."""
 
     host: str
@@ -152,14 +156,14 @@ class Address(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send commands to a node over one connection in one round trip; errors may come as values."""
+    """Send commands to a node over one connection in one round trip; error replies may come as values."""
 
     node: Node
     commands: list[Command]
 
 
 class SendAll(NamedTuple):
-    """Send to several nodes at once; the result is a list of each one's replies or its error."""
+    """Send to several nodes at once; the result lists the replies of each node, or its error."""
 
     sends: list[Send]
 
@@ -175,7 +179,7 @@ class RefreshMap(NamedTuple):
     """Re-read the slot map."""
 
 
-Act = Owner | Reader | Address | Send | SendAll | RefreshSlot | RefreshMap | Sleep
+Act = NodeToWrite | NodeToRead | NodeAt | Send | SendAll | RefreshSlot | RefreshMap | Sleep
 
 Acts = Generator[Act, Any, T]
 """An operation that yields acts and returns a T."""
@@ -183,15 +187,15 @@ Acts = Generator[Act, Any, T]
 
 @cache
 def is_cluster(kind: type) -> bool:
-    """Return True if a class is that of a cluster client."""
+    """Return True if a client's class is a cluster client's."""
     return hasattr(kind, "get_node_from_key")
 
 
-def look_up(client: Client, act: Owner | Reader | Address) -> Node | None:
+def look_up(client: Client, act: NodeToWrite | NodeToRead | NodeAt) -> Node | None:
     """Return a node from the client's slot map."""
-    if isinstance(act, Owner):
+    if isinstance(act, NodeToWrite):
         return client.get_node_from_key(act.key)
-    if isinstance(act, Address):
+    if isinstance(act, NodeAt):
         return client.get_node(host=act.host, port=act.port)
     strategy = getattr(client, "load_balancing_strategy", None)
     if not strategy and not getattr(client, "read_from_replicas", False):
@@ -202,10 +206,10 @@ def look_up(client: Client, act: Owner | Reader | Address) -> Node | None:
 
 
 def probe(client: Client, act: RefreshSlot) -> Command | None:
-    """Return a command that makes the client refresh a key's slot; None if it did so meanwhile.
+    """Return a command that makes the client refresh a key's slot; None if the client already did.
 
-    It is sent through the client, which follows redirections and re-reads its map as it sees fit.  It
-    changes nothing, but is a write, so that no replica answers it.
+    The command is sent through the client, which follows redirections and re-reads its map as it sees fit.
+    The command changes nothing, but counts as a write, so that no replica answers it.
     """
     with suppress(Exception):
         if client.get_node_from_key(act.key) is not act.node:
@@ -216,7 +220,7 @@ def probe(client: Client, act: RefreshSlot) -> Command | None:
 def run(client: object, calls: Sequence[Call]) -> Acts[list[Reply]]:
     """Make independent calls: one pipeline a node, all nodes at once; return each answer or error.
 
-    Calls that were not executed, or may be repeated, are then made one by one.
+    A failed call that was not executed, or may be repeated, is then made by itself.
     """
     groups, single = yield from _by_node(client, calls)
     sends = [Send(node, joined(calls[i] for i in group)) for node, group in groups]
@@ -260,7 +264,7 @@ def make(client: object, call: Call) -> Acts[Reply]:
 
 
 def _by_node(client: object, calls: Sequence[Call]) -> Acts[tuple[list[tuple[Node, list[int]]], list[int]]]:
-    """Return the nodes with the indices of their calls, and the indices of calls without a single node."""
+    """Return the nodes with the indexes of their calls, and the indexes of calls to make by themselves."""
     groups: dict[str, tuple[Node, list[int]]] = {}
     single: list[int] = []
     for i, call in enumerate(calls):
@@ -273,15 +277,15 @@ def _by_node(client: object, calls: Sequence[Call]) -> Acts[tuple[list[tuple[Nod
 
 
 def _node_of(client: object, call: Call) -> Acts[Node | None]:
-    """Return the node that owns a call's key; None for one that must be made by itself."""
+    """Return the node that owns a call's key; None if the call must be made by itself."""
     if len(call.commands) > 1 and call.commands[-1][0] != "WAIT":
         return None  # each command may have its own node
     try:
         key = _key(call.commands[0])
         by_replica = call.text and client not in _without_read_only
-        if by_replica and (yield Reader(key)) is not None:
+        if by_replica and (yield NodeToRead(key)) is not None:
             return None
-        owner: Node | None = yield Owner(key)
+        owner: Node | None = yield NodeToWrite(key)
     except Exception:
         return None
     return owner
@@ -290,13 +294,13 @@ def _node_of(client: object, call: Call) -> Acts[Node | None]:
 def _read(client: object, call: Call) -> Acts[Reply]:
     """Run a read-only script on the node that the client reads from.
 
-    A replica may lag behind and does not know which keys have migrated: its answers are used, but after a
-    refusal the primary is asked.
+    A replica may lag behind and does not know which keys have migrated.  Its answers are used; if it refuses,
+    the call goes to the primary.
     """
     (_, sha, *tail), text = call.commands[0], call.text
     node: Node | None = None
     try:
-        node = None if client in _without_read_only else (yield Reader(tail[1]))
+        node = None if client in _without_read_only else (yield NodeToRead(tail[1]))
         if node is not None:
             try:
                 return (yield from _exchanged(node, [("EVALSHA_RO", sha, *tail)]))[0]
@@ -308,18 +312,18 @@ def _read(client: object, call: Call) -> Acts[Reply]:
         if "unknown command" in str(error).lower() or word_of(error) == "NOPERM":
             _without_read_only.add(client)
         elif is_no_reply(error):
-            with suppress(Exception):  # the primary is asked next
+            with suppress(Exception):  # if the cluster is down, the call to the primary raises
                 yield RefreshMap()
     return (yield from _deliver(call.commands, again=True))[0]
 
 
 def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Reply]]:
-    """Send commands to the owner of their key until it executes the first or definitely refuses it."""
+    """Send commands to the owner of their key; retry until the first command is executed or refused."""
     key, attempts = _key(commands[0]), Attempts(again=again)
     while True:
         node: Node | None = None
         try:
-            node = yield Owner(key)
+            node = yield NodeToWrite(key)
             return (yield from _follow(node, commands))
         except Exception as error:
             met = error
@@ -333,24 +337,24 @@ def _key(command: Command) -> Part:
 
 
 def _follow(node: Node, commands: list[Command]) -> Acts[list[Reply]]:
-    """Send commands to a node, or to the one that its ASK names."""
+    """Send commands to a node; follow its ASK to another node."""
     try:
         return (yield from _exchanged(node, commands))
     except Exception as error:
         if word_of(error) != "ASK":
             raise
         ask: Any = error
-    other: Node | None = yield Address(ask.host, ask.port)
+    other: Node | None = yield NodeAt(ask.host, ask.port)
     if other is None:
         raise ask
     asking: Command = ("ASKING",)
-    # Replies alternate; that of ASKING is always OK, so the first command's reply is decisive.
+    # Replies alternate.  The reply to ASKING is always OK, so the first command's reply decides.
     replies = yield from _exchanged(other, [each for command in commands for each in (asking, command)], 1)
     return replies[1::2]
 
 
 def _exchanged(node: Node, commands: list[Command], decisive: int = 0) -> Acts[list[Reply]]:
-    """Send commands and return their replies; raise the one at `decisive` if it is an error."""
+    """Send commands and return their replies; raise the reply at index `decisive` if it is an error."""
     try:
         replies: list[Reply] = yield Send(node, commands)
         first = replies[decisive]
@@ -362,14 +366,17 @@ def _exchanged(node: Node, commands: list[Command], decisive: int = 0) -> Acts[l
 
 
 def _met(reply: T) -> T | ConnectionError:
-    """Return a reply or an error; redis-py 8.1 has another one where a task closed a connection in use."""
+    """Return a reply or an error; turn an `AttributeError` into a `ConnectionError`.
+
+    redis-py 8.1 raises `AttributeError` if a task closes a connection that another task uses.
+    """
     if not isinstance(reply, AttributeError):
         return reply
     return ConnectionError(f"the connection was closed while it was in use: {reply}")
 
 
 def _refresh(key: Part, node: Node | None) -> Acts[bool]:
-    """Refresh the owner of a key's slot; return True if it can be reached."""
+    """Refresh the owner of a key's slot; return False if the cluster is down or does not reply."""
     try:
         yield RefreshSlot(key, node)
     except Exception as error:

@@ -1,7 +1,7 @@
-"""State that a forked child must not share with its parent: lanes, pending answers, locks.
+"""State that a forked child must not share with its parent: sessions, pending answers, locks.
 
-`os.register_at_fork` replaces it before any other code of the child runs.  A program that forks in C, such as
-uWSGI, does not call that, so each public call begins with `check()`.
+The hook of `os.register_at_fork` replaces this state before any other code of the child runs.  A program that
+forks in C, such as uWSGI, does not run the hook, so each public call begins with `detect_fork()`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from weakref import WeakSet
 
 
 class Forked(Protocol):
-    """An object with such state."""
+    """An object with state that a forked child must not share."""
 
-    def renew(self) -> None:
-        """Replace the state by that of a new process."""
+    def after_fork(self) -> None:
+        """Replace the state with that of a new process."""
 
 
 class Mark(Protocol):
-    """A byte that is 0 in a forked child, until it is set there."""
+    """A byte that is 0 in a forked child until the child sets it."""
 
     def __getitem__(self, index: int, /) -> int: ...
 
@@ -32,7 +32,7 @@ class Mark(Protocol):
 
 
 class MarkByProcess:
-    """A mark that asks for the process's id, which takes ten times as long as to read memory."""
+    """A mark that compares process ids, which takes ten times as long as reading memory."""
 
     _process = 0
 
@@ -44,18 +44,18 @@ class MarkByProcess:
 
 
 _WIPE_ON_FORK: Final = 18
-"""Advice to Linux (4.14 and later) about memory: a child finds zeros there, whoever forks (madvise(2))."""
+"""MADV_WIPEONFORK of Linux 4.14 and later: any forked child finds zeros in this memory (madvise(2))."""
 
 
 def _mark_in_memory() -> Mark | None:
-    """Return a mark that the system clears in each child; None where it cannot."""
+    """Return a mark that the system clears in each child; None if the system cannot."""
     if sys.platform != "linux":
         return None
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(OSError):
         page.madvise(_WIPE_ON_FORK)
         try:
-            page.madvise(-1)  # an emulator may accept any advice, and heed none
+            page.madvise(-1)  # an emulator may accept any advice and ignore it
         except OSError:
             return page
     return None
@@ -65,27 +65,27 @@ _forked: WeakSet[Forked] = WeakSet()
 _mark: Final[Mark] = _mark_in_memory() or MarkByProcess()
 _mark[0] = 1
 _locks: dict[int, threading.Lock] = {}
-"""That of each process: a parent's thread may hold the parent's."""
+"""One lock for each process id: a thread of the parent may have held the parent's lock at the fork."""
 
 
-def renewed_after_fork(forked: Forked) -> None:
-    """Call `forked.renew()` in each forked child, for as long as the object lives."""
+def register_after_fork(forked: Forked) -> None:
+    """Call `forked.after_fork()` in each forked child while the object lives."""
     _forked.add(forked)
 
 
-def check() -> None:
-    """Replace the state of a parent process, before a call takes any of it."""
+def detect_fork() -> None:
+    """Replace the state that a forked child inherited, before a call uses it."""
     if not _mark[0]:
         with _locks.setdefault(getpid(), threading.Lock()):
             if not _mark[0]:
-                _renew_all()
+                _after_fork()
 
 
-def _renew_all() -> None:
+def _after_fork() -> None:
     for forked in list(_forked):
-        forked.renew()
+        forked.after_fork()
     _mark[0] = 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,6 +1,6 @@
-"""The form of each script's and command's reply: functions that read one, and raise `ValueError` for another.
+"""Reply forms: functions that parse the reply of a script or command, or raise `ValueError`.
 
-Replies of add, contains and remove are read where the number of their items is known (`replies.checked`).
+Replies of add, contains and remove depend on the number of items; `replies.checked` checks them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bloomredis.protocol.steps import Part, Reply
 R = TypeVar("R")
 
 Text = bytes | str
-"""A text, which the client may have decoded."""
+"""A text reply, which the client may have decoded."""
 Form = Callable[[Reply], R]
 
 
 def read(name: Part, form: Form[R], reply: Reply) -> R:
-    """Return what a reply says; `ConnectionFailedError` for one that this script or command never gives."""
+    """Return the value of a reply; `ConnectionFailedError` if this script or command never replies so."""
     try:
         return form(reply)
     except ValueError:
@@ -29,33 +29,33 @@ def read(name: Part, form: Form[R], reply: Reply) -> R:
 
 
 def anything(reply: Reply) -> Reply:
-    """Return a reply whose form is looked at by the caller, or not at all."""
+    """Return a reply as it is; its caller parses or ignores it."""
     return reply
 
 
 def integer(reply: Reply) -> int:
-    """Return an integer."""
+    """Return the integer of a reply."""
     if not isinstance(reply, int):
-        raise ValueError  # noqa: TRY004 - it is the server's
+        raise ValueError  # noqa: TRY004 - the server's mistake, not the caller's
     return reply
 
 
 def text(reply: Reply) -> Text:
-    """Return a text."""
+    """Return the text of a reply, decoded or not."""
     if not isinstance(reply, bytes | str):
         raise ValueError  # noqa: TRY004
     return reply
 
 
 def data(reply: Reply) -> bytes:
-    """Return bytes that are no text."""
+    """Return the bytes of a reply that must not have been decoded."""
     if not isinstance(reply, bytes):
         raise ValueError  # noqa: TRY004
     return reply
 
 
 def text_or_nil(reply: Reply) -> Text | None:
-    """Return a text, or None."""
+    """Return the text of a reply; None if it is nil."""
     return None if reply is None else text(reply)
 
 
@@ -72,19 +72,19 @@ def hexadecimal(reply: Reply) -> bytes:
 
 
 def entries(reply: Reply) -> list[Reply]:
-    """Return a list."""
+    """Return the list of a reply."""
     if not isinstance(reply, list):
         raise ValueError  # noqa: TRY004
     return reply
 
 
 def integers(reply: Reply) -> list[int]:
-    """Return a list of integers."""
+    """Return the list of integers of a reply."""
     return list(map(integer, entries(reply)))
 
 
 def texts(reply: Reply) -> list[Text]:
-    """Return a list of texts."""
+    """Return the list of texts of a reply."""
     return list(map(text, entries(reply)))
 
 
@@ -95,7 +95,7 @@ def state(reply: Reply) -> tuple[bytes, int, int]:
 
 
 def record(reply: Reply) -> tuple[bytes, int]:
-    """Return a record and its time to live in ms, or what else there is to say of it."""
+    """Return a record and the number beside it, such as its time to live in ms."""
     stored, number = entries(reply)
     return hexadecimal(stored), integer(number)
 
@@ -107,11 +107,11 @@ def both_headers(reply: Reply) -> tuple[bytes, bytes]:
 
 
 ModuleReply = tuple[bytes, int, list[Reply], Text, Text]
-"""The generation of a new filter, then PTTL, `BF.INFO`, `BF.SCANDUMP`, and the signs of a generation."""
+"""The generation of a new filter, PTTL, `BF.INFO`, `BF.SCANDUMP`, and answers that tell the generation."""
 
 
 def module_state(reply: Reply) -> ModuleReply:
-    """Return what the scripts for the module say of a filter."""
+    """Return the state of a module's filter from a script's reply."""
     created, ttl, info, dump, answers = entries(reply)
     facts = list(chain.from_iterable(info.items())) if isinstance(info, dict) else entries(info)  # RESP3
     return hexadecimal(created), integer(ttl), facts, text(dump), text(answers)

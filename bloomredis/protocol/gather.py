@@ -1,6 +1,6 @@
-"""Concurrent operations: their steps are merged into one round trip per server.
+"""Concurrent operations, whose steps share one round trip per server.
 
-The operations stay generators in one thread.
+The operations are generators that run in one thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def at(server: int | None, operation: Op[T]) -> Op[T]:
-    """Run an operation on one of several servers; steps that name a server keep it."""
+    """Run an operation on one of several servers; steps that already name a server keep it."""
     if server is None:
         return operation
 
@@ -30,7 +30,7 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
 
 
 def through(operation: Op[T], execute: Callable[[Step], Op[object]]) -> Op[T]:
-    """Run an operation, each of whose steps is executed by another one."""
+    """Run an operation; for each of its steps, run `execute(step)` and pass on the reply or error."""
     try:
         step = next(operation)
         while True:
@@ -50,9 +50,9 @@ def through(operation: Op[T], execute: Callable[[Step], Op[object]]) -> Op[T]:
 def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | Exception]]:
     """Run operations concurrently; return the answer or the error of each, in order.
 
-    Their simultaneous steps share one round trip, to all servers and nodes at once.
+    Simultaneous steps share one round trip, to all servers and nodes at once.
 
-    :param most: limit of operations in progress at a time, None for no limit.
+    :param most: the limit of operations in progress at a time; None for no limit.
     """
     waiting = enumerate(operations)
     results: dict[int, T | Exception] = {}
@@ -84,7 +84,7 @@ def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | 
 
 
 def _exchanged(steps: Sequence[Step]) -> Op[list[object]]:
-    """Execute steps in one round trip; return the answer to each, or its error."""
+    """Execute steps in one round trip; return each answer or error."""
     if len(steps) == 1:
         return [(yield from _caught(steps[0]))]
     calls = [call for step in steps for call in _calls(step)]
@@ -105,17 +105,17 @@ def _calls(step: Step) -> Sequence[Call]:
 
 
 def _caught(step: Step) -> Op[object]:
-    """Execute a step; return its reply or its error."""
+    """Execute a step; return its reply or error."""
     try:
         return (yield step)
     except Exception as error:
         return error
 
 
-def beside(operation: Op[T], watch: Op[None]) -> Op[T]:
-    """Run an operation, and another one beside it, whose error ends the operation where it is.
+def run_with_watch(operation: Op[T], watch: Op[None]) -> Op[T]:
+    """Run an operation together with a watch; an error of the watch closes the operation and is raised.
 
-    An operation that has its answer by then is over, and its answer is not lost.
+    An operation that has returned before the error keeps its answer.
     """
     errors: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""Calls of which one can do what several do: a script that is given the items of all."""
+"""Calls that can be merged: one script call carries the items of several."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from bloomredis.protocol.steps import Call, Many, Op, Reply
 
 
 class Mergeable(Call):
-    """A call that can be merged with others of its group."""
+    """A call that can be merged with other calls of its group."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def group(self) -> Hashable:
-        """The property that all calls of a group share; None for a call that stays alone."""
+        """The value that all calls of one group share; None for a call that is not merged."""
 
     @property
     @abstractmethod
     def names(self) -> Sequence[bytes]:
-        """The things that the call is about; no merged call is about one thing twice."""
+        """The items or keys of the call; a merged call contains each only once."""
 
     @property
     @abstractmethod
     def most(self) -> int:
-        """Limit of things that a merged call is about."""
+        """The limit of items or keys in a merged call."""
 
     @abstractmethod
     def joined(self, calls: Sequence[Self]) -> Self:
-        """Return one call that does what several of one group do, this one first."""
+        """Return one call that does the work of `calls`, a group whose first call is this one."""
 
     @abstractmethod
     def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[Reply]:
-        """Yield the reply to each of the calls, or its error, given the reply to this one."""
+        """Yield the reply or error of each of the calls, given the reply to this merged call."""
 
 
 def make_all(calls: Sequence[Call]) -> Op[list[Reply]]:
-    """Make independent calls in one round trip, those of a group merged; return each reply or error."""
+    """Make independent calls in one round trip, merged by group; return each reply or error."""
     runs = _runs(calls)
     if len(runs) == len(calls):
         return list((yield Many(calls)))
@@ -53,34 +53,34 @@ def make_all(calls: Sequence[Call]) -> Op[list[Reply]]:
 
 
 def _joined(calls: Sequence[Any]) -> Any:
-    """Return the call to make for those of one run, which are of one class if they are several."""
+    """Return the call for one run; several calls of a run have the same class."""
     return calls[0].joined(calls) if len(calls) > 1 else calls[0]
 
 
 def _split(call: Any, reply: Any, calls: Sequence[Any]) -> Sequence[Any]:
-    """Return the outcome of each call, given that of the one which was made of them."""
+    """Return the outcome of each call of a run, given the outcome of the run's call."""
     if len(calls) == 1:
         return [reply]
     if not isinstance(reply, Exception):
         try:
             return list(call.split(reply, calls))
-        except Exception as error:  # another reply than such a call has
+        except Exception as error:  # the reply does not fit the call
             reply = error
     return [reply] * len(calls)
 
 
 def _runs(calls: Sequence[Call]) -> list[list[int]]:
-    """Return the indexes of the calls that are merged, run by run."""
+    """Return the indexes of the calls, one list for each call to make."""
     runs: list[list[int]] = []
     current: dict[Hashable, tuple[list[int], set[bytes]]] = {}
     for i, call in enumerate(calls):
         if not isinstance(call, Mergeable) or (group := call.group) is None:
             runs.append([i])
             continue
-        own, names = current.get(group, ([], set()))
-        if not own or len(names) + len(call.names) > call.most or not names.isdisjoint(call.names):
-            own, names = current[group] = [], set()
-            runs.append(own)
-        own.append(i)
-        names.update(call.names)
+        run, own = current.get(group), call.names
+        if run is None or len(run[1]) + len(own) > call.most or not run[1].isdisjoint(own):
+            run = current[group] = [], set()
+            runs.append(run[0])
+        run[0].append(i)
+        run[1].update(own)
     return runs

@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class Meter:
-    """Counts what one call takes.
+    """The round trips of one call.
 
-    :ivar started: the time when it was made.
-    :ivar round_trips: to the server.
-    :ivar resends: round trips that followed one without a reply.
-    :ivar receipts: answers of earlier calls that were asked for.
+    :ivar started: the time at which the meter was made.
+    :ivar round_trips: the number of round trips to servers.
+    :ivar resends: the number of round trips right after a lost reply.
+    :ivar receipts: the number of requests for the answers of earlier calls.
     """
 
     round_trips = resends = receipts = 0
@@ -31,7 +31,7 @@ class Meter:
         self.started = perf_counter()
 
     def count_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function, and count what it does in this thread, but for other calls that are observed."""
+        """Call a function and count its round trips in this thread, except those of other observed calls."""
         before = of_thread.meter
         try:
             of_thread.meter = self
@@ -40,7 +40,7 @@ class Meter:
             of_thread.meter = before
 
     async def count_task(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function and wait for it, and count what it does in this task, likewise."""
+        """Await a function and count its round trips in this task, except those of other observed calls."""
         token = of_task.set(self)
         try:
             return await function(*args, **kwargs)
@@ -48,10 +48,10 @@ class Meter:
             forget(token)
 
     def counting(self, execute: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
-        """Return what executes a step with a client, or an act on a cluster, and counts it."""
+        """Wrap a function that executes a step, or an act on a cluster, so that the meter counts it."""
 
         def counted(client: object, step: object) -> object:
-            self.send(client, step)
+            self.count_sent(client, step)
             try:
                 answer = execute(client, step)
             except Exception as error:
@@ -65,10 +65,10 @@ class Meter:
     def counting_task(
         self, execute: Callable[[Any, Any], Awaitable[object]]
     ) -> Callable[[Any, Any], Awaitable[object]]:
-        """Return the same for asyncio."""
+        """Wrap a coroutine function in the same way."""
 
         async def counted(client: object, step: object) -> object:
-            self.send(client, step)
+            self.count_sent(client, step)
             try:
                 answer = await execute(client, step)
             except Exception as error:
@@ -79,8 +79,8 @@ class Meter:
 
         return counted
 
-    def send(self, client: object, step: object) -> None:
-        """Count a step, or an act on a cluster, that is executed next."""
+    def count_sent(self, client: object, step: object) -> None:
+        """Count a step, or an act on a cluster, that is about to be executed."""
         kind: type = client.__class__
         if cluster.is_cluster(kind):
             is_sent = isinstance(step, cluster.Send | cluster.SendAll)
@@ -92,7 +92,7 @@ class Meter:
             self._failed = False
 
     def hear(self, answer: object) -> None:
-        """Note the answer to it, or the error in its place: one of several calls may have had no reply."""
+        """Note whether a reply was lost: the answer is an error, or a list with an error for some calls."""
         each = answer if isinstance(answer, list) else [answer]
         self._failed = any(isinstance(one, Exception) and is_no_reply(one) for one in each)
 
@@ -102,22 +102,22 @@ class _OfThread(threading.local):
 
 
 of_thread: Final = _OfThread()
-"""That of the synchronous call that this thread makes, None if nobody observes it."""
+"""Holds the meter of the synchronous call in this thread; None if the call is not observed."""
 
 of_task: Final[ContextVar[Meter | None]] = ContextVar("bloomredis-meter", default=None)
-"""That of the asyncio call that is under way, None if nobody observes it."""
+"""The meter of the asyncio call in this task; None if the call is not observed."""
 
 
 def forget(token: Token[Meter | None]) -> None:
-    """Let the meter before count again in this task."""
-    try:  # suppress() would take as long as all the rest
+    """Restore the previous meter of this task."""
+    try:  # suppress() would double the time of this function
         of_task.reset(token)
-    except ValueError:  # the coroutine is closed in another context than its task's
+    except ValueError:  # the coroutine is closed outside its task's context
         return
 
 
 def count_receipt() -> None:
-    """Count that the answer of an earlier call is asked for."""
+    """Count a request for the answer of an earlier call."""
     meter = of_thread.meter or of_task.get()
     if meter is not None:
         meter.receipts += 1

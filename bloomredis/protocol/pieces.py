@@ -1,4 +1,4 @@
-"""The bits of a filter in pieces, each of which one short script reads or writes."""
+"""Pieces of a filter's bits; one short script reads or writes one piece."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 from bloomredis.protocol import forms, scripts
 
 PIECE_BYTES: Final = 128 << 10
-"""Bytes that one script reads or writes: some 0.1 ms."""
+"""The bytes that one script reads or writes, in some 0.1 ms."""
 
 AT_ONCE: Final = 8
-"""Pieces that are sent in one round trip."""
+"""The number of pieces in one round trip."""
 
-READ: Final = scripts.load("read", forms.data)
+READ: Final = scripts.load_script("read", forms.data)

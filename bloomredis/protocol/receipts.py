@@ -1,18 +1,18 @@
-"""Lanes and tokens, which make a call safe to send again.
+"""Sessions and tokens, which make a call safe to retry.
 
-Every mutating call has a *lane*, which carries one call at a time and numbers them.  The script keeps the
-last reply of each lane as its *receipt* (lua/include/receipts.lua), so a call that arrives twice, re-sent by
-the client or by the caller, gets the answer of its first execution.  A lane is used again once its call was
-answered; one whose call was not is left alone until the server forgets its receipt.  So receipts are bounded
-by concurrent callers, not by calls.
+Every mutating call runs in a *session*: a numbered sequence of calls, one at a time.  The script stores the
+last reply of each session as its *receipt* (lua/include/receipts.lua).  A call that arrives twice, resent by
+the client or retried by the caller, gets the answer of its first execution.  A session is reused once its
+call is answered.  A session with an unanswered call is not reused; its receipt expires.
+So the number of receipts is bounded by concurrent callers, not by calls.
 
-A call's name is its number in the lane and a check of what it is about, the packed items and the generation,
-and of when it began, so that a receipt never answers another call: one about another filter, or one of a
-cloned machine or process, which has the same lanes and numbers.
+A call's name is its number in the session and a checksum over the packed items, the generation and the time
+at which the call began.  So a receipt answers only its own call: no call about another filter, and no call of
+a cloned machine or process.  (A clone has the same sessions and numbers.)
 
-A *token* names an item of a call: the lane, the call, the item's index in it; and it carries checks of the
-item and of the generation, and when the call was first sent.  Lanes of removals have names of their own, so
-that a token is never taken for one of the other kind.
+A *token* names an item of a call: the session, the call and the item's index in it.  A token also carries
+checksums of the item and of the generation, and the time at which the call was first sent.  Sessions of
+removals are named differently, so that the token of a removal never passes for the token of an add.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from zlib import crc32
 
 from bloomredis.arguments import shown
 from bloomredis.protocol import clock
-from bloomredis.protocol.calls import parts
-from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.forks import register_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, is_used_by_clone
 from bloomredis.protocol.steps import Op
@@ -39,14 +38,14 @@ from bloomredis.protocol.steps import Op
 T = TypeVar("T")
 
 REMOVAL: Final = "r"
-"""Mark of the lanes of removals."""
+"""The mark in the names of sessions of removals."""
 
 RECEIPT_SECONDS: Final = 590.0
-"""How long a receipt can be relied on: a little less than the server keeps it (lua/include/format.lua)."""
+"""The seconds for which a receipt can be relied on: less than the server's limit (lua/include/format.lua)."""
 
 _CALL: Final = r"\d{1,15}\.[0-9a-f]{8}"
-LANE_AND_CALL: Final = rf"([0-9a-f]{{16}}-[0-9a-f]+)/({_CALL})"
-"""A regular expression for the names of a lane, which is none of removals, and of a call."""
+SESSION_AND_CALL: Final = rf"([0-9a-f]{{16}}-[0-9a-f]+)/({_CALL})"
+"""A regular expression for the names of a session and its call; sessions of removals do not match."""
 
 _TOKEN: Final = re.compile(
     rf"([0-9a-f]{{16}}-({REMOVAL}?)[0-9a-f]+)/({_CALL})/"
@@ -54,21 +53,20 @@ _TOKEN: Final = re.compile(
 )
 
 
-class Lane:
-    """A name under which one call at a time is made."""
+class Session:
+    """A numbered sequence of calls, one at a time."""
 
-    __slots__ = ("call", "calls", "free", "key", "name", "wire")
+    __slots__ = ("call", "calls", "free", "key", "name")
 
-    def __init__(self, name: str, key: bytes, free: list[Lane]) -> None:
+    def __init__(self, name: str, key: bytes, free: list[Session]) -> None:
         self.name = name
         self.key = key
-        self.wire = parts((key,))
         self.free = free
         self.calls = 0
-        self.call = ""  # the name of the last one
+        self.call = ""  # the name of the last call
 
     def next_call(self, check: int) -> str:
-        """Return the name of a new call, with a check of what it is about and of the nanosecond."""
+        """Return the name of a new call; it mixes the checksum with the time in nanoseconds."""
         self.calls = calls = self.calls + 1
         self.call = call = f"{calls}.{((check ^ time_ns()) & 0xFFFFFFFF).to_bytes(4).hex()}"
         return call
@@ -76,13 +74,15 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An item of a call whose reply was lost or not delivered; `answer` if known.
+    """An item of a call whose reply was lost or not delivered.
 
-    `generation` is that of the filter that the call was sent to, of a token its first four bytes.  `until` is
-    the monotonic time from which on the receipt may be gone.
+    :ivar generation: the generation of the filter that the call was sent to.  A token has only its first four
+        bytes.
+    :ivar until: the monotonic time after which the receipt may be gone.
+    :ivar answer: the answer, or None if it is unknown.
     """
 
-    lane: str
+    session: str
     call: str
     index: int
     generation: bytes = field(default=b"", compare=False)
@@ -91,8 +91,8 @@ class Pending:
 
     @property
     def name(self) -> str:
-        """The lane of the call that asks about the item."""
-        return f"{self.lane}/{self.call}/{self.index}"
+        """The name of the session in which a retry asks about the item."""
+        return f"{self.session}/{self.call}/{self.index}"
 
     def token(self, item: str | bytes) -> str:
         """Return the token of the item."""
@@ -101,79 +101,82 @@ class Pending:
 
 
 def only_call(check: int) -> str:
-    """Return the name of the only call of its lane: the same each time that it is about the same."""
+    """Return the name of a call that is alone in its session; equal checksums give equal names."""
     return f"1.{check:08x}"
 
 
 def parse_token(token: str, item: bytes, mark: str = "") -> Pending:
     """Return the item of a call that a token names.
 
-    :raises ValueError, TypeError: it is no token of calls with this mark, or that of another item.
+    :raises ValueError, TypeError: the token is malformed, belongs to another item or has another mark.
     """
     if not isinstance(token, str):
         raise TypeError(f"token must be a str, not {type(token).__name__} {shown(token)}")
     match = _TOKEN.fullmatch(token)
     if match is None or match[2] != mark:
-        raise ValueError(f"token must be that of an OutcomeUnknownError of this call, not {shown(token)}")
+        raise ValueError(f"token must be from an OutcomeUnknownError of this call, not {shown(token)}")
     if int(match[5], 16) != crc32(item):
-        raise ValueError(f"the token {shown(token)} was given for another item; pass it with that one")
+        raise ValueError(f"token {shown(token)} belongs to another item; pass it together with that item")
     until = clock.now() + RECEIPT_SECONDS - (time.time() - int(match[7], 16))
     return Pending(match[1], match[3], int(match[4]), bytes.fromhex(match[6]), until)
 
 
-class Lanes:
-    """The lanes of one filter object.
+class Sessions:
+    """The sessions of one filter object.
 
-    :param mark: part of the names of all lanes.
+    :param mark: a part of each session's name.
     """
 
     def __init__(self, key: bytes, mark: str = "") -> None:
         self._prefix = auxiliary_prefix(key) + b"receipt:"
         self._mark = mark
-        self.renew()
+        self.after_fork()
 
-    def renew(self) -> None:
-        """Begin with other lanes: a forked child must not number its calls in its parent's."""
+    def after_fork(self) -> None:
+        """Begin with new sessions: a forked child must not number its calls in its parent's sessions."""
         self._names = f"{os.urandom(8).hex()}-{self._mark}"
         self._numbers = itertools.count()
-        self.free: list[Lane] = []
-        renewed_after_fork(self)
+        self.free: list[Session] = []
+        register_after_fork(self)
 
     def __getstate__(self) -> dict[str, object]:
         return {"_prefix": self._prefix, "_mark": self._mark}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self.renew()
+        self.after_fork()
 
-    def take(self) -> Lane:
-        """Return a lane that no other call uses."""
+    def take(self) -> Session:
+        """Return a session that no other call uses."""
         try:
             return self.free.pop()
         except IndexError:
             name = f"{self._names}{next(self._numbers):x}"
-            return Lane(name, self.key(name), self.free)
+            return Session(name, self.key(name), self.free)
 
     def key(self, name: str) -> bytes:
-        """Return the key of the receipt of a lane, or of a token's item when it is asked about."""
+        """Return the key of the receipt of a session, or of an item that a retry asks about."""
         return self._prefix + name.encode()
 
 
-def in_a_lane(lanes: Lanes, run: Callable[[Lane], Op[T]]) -> Op[T]:
-    """Make a call in a lane, or in another one where a clone of this machine or process has used that."""
-    lane = lanes.take()
+def in_session(sessions: Sessions, run: Callable[[Session], Op[T]]) -> Op[T]:
+    """Make a call in a session; if a clone of this machine or process has used it, repeat in a new one."""
+    session = sessions.take()
     try:
-        reply = yield from run(lane)
+        reply = yield from run(session)
     except Refusal as refusal:
         if not is_used_by_clone(refusal):
             raise
-        lanes.renew()
-        lane = lanes.take()
-        reply = yield from run(lane)
-    give_back(lane)
+        sessions.after_fork()
+        session = sessions.take()
+        reply = yield from run(session)
+    give_back(session)
     return reply
 
 
-def give_back(lane: Lane) -> None:
-    """Let a lane be used again, its last call being answered.  A parent's lane never reaches its children."""
-    lane.free.append(lane)
+def give_back(session: Session) -> None:
+    """Let a session be reused after its call was answered.
+
+    A forked child never gets a session of its parent, since the child has a new list of free sessions.
+    """
+    session.free.append(session)

@@ -1,4 +1,4 @@
-"""Replies, refusals and lost replies: the meaning of a server's answer."""
+"""Replies, refusals and lost replies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Flags = bytes | str | int
 
 
 class Refusal(BloomError):  # noqa: N818 - translated to another public error before a caller sees it
-    """An error reply of a script itself: its first word, and the rest of its text."""
+    """An error reply of a script: its first word and the rest of its text."""
 
     def __init__(self, word: str, detail: str) -> None:
         super().__init__(f"{word} {detail}")
@@ -28,7 +28,7 @@ class Refusal(BloomError):  # noqa: N818 - translated to another public error be
 
 
 class Unconfirmed(ConnectionFailedError):  # noqa: N818 - callers see its base class
-    """The write was done, and too few replicas confirmed it."""
+    """A write that was done, but that too few replicas confirmed."""
 
 
 MISSING: Final = "BLOOMMISSING"
@@ -62,7 +62,7 @@ _CLASSES: Final = {
     "AskError": "ASK",  # the base class of MovedError
 }
 _TEXTS: Final = {
-    # Errors without the word: of a command inside a script (6.2 and 7.0; from 7.2 on), and of the
+    # Errors without their word: two from a command inside a script (6.2 and 7.0; from 7.2 on), two from the
     # handshake of an asyncio client.
     "can't run this command": "NOPERM",
     "ACL failure in script": "NOPERM",
@@ -74,12 +74,12 @@ _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
     "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
     "NOPERM": "the user lacks a permission: docs/rights.md has the ACL rule that suffices",
-    "NOAUTH": "it wants a user name and a password that it knows: give the client the right ones, or put "
-    "them into its URL",
+    "NOAUTH": "it requires a valid user name and password: give the client the right ones, or put them into "
+    "its URL",
     "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
     "NOREPLICAS": "it has fewer replicas than its min-replicas-to-write: bring the replicas back",
     "LOADING": "it is loading its data after a start: try again in a moment",
-    "BUSY": "a script of some client has run for too long: wait, or end it with SCRIPT KILL",
+    "BUSY": "another client's script has run for too long: wait, or end it with SCRIPT KILL",
     "CLUSTERDOWN": "the cluster does not serve this slot: wait for its failover, check its nodes",
     "MASTERDOWN": "it is a replica that has lost its primary: wait, or connect to the primary",
     "TRYAGAIN": "the slot of the filter is migrating, and its keys are on two nodes: "
@@ -90,15 +90,15 @@ _ADVICE: Final = {
     "migration end, or give the client that node too",
     "CROSSSLOT": "the name puts the filter's keys into different slots: avoid '}' in it",
 }
-PASSING: Final = frozenset(_ADVICE) - {"NOPERM", "NOAUTH", "CROSSSLOT"}
-"""Refusals that may not come any more after a while."""
+TRANSIENT_WORDS: Final = frozenset(_ADVICE) - {"NOPERM", "NOAUTH", "CROSSSLOT"}
+"""Refusals that may end by themselves, so that a later retry can succeed."""
 
 _CONNECTION: Final = frozenset(
     (
         "ConnectionError",
         "TimeoutError",
         "ClusterError",
-        # A cluster client that lost the cluster, possibly after it had sent the call:
+        # Errors of a cluster client that lost the cluster, possibly after it had sent the call:
         "RedisClusterException",
         "ValkeyClusterException",
     )
@@ -107,7 +107,7 @@ _UNSENT: Final = "MaxConnectionsError"
 _UNSENT_TEXTS: Final = frozenset(
     (
         "Too many connections",  # a ConnectionError of redis-py 5 and valkey-py
-        "No connection available.",  # of a pool that waits for one
+        "No connection available.",  # of a pool that waits for a free connection
     )
 )
 _CLAIMS: Final = re.compile(r"[bcd]*(?: -?[0-9]{1,15})*")
@@ -122,15 +122,16 @@ _WORD: Final = re.compile(
         ]
     )
 )
+_NO_SCRIPTS: Final = re.compile(r"unknown command .?eval(sha)?\b", re.IGNORECASE)
 NOT_EXECUTED: Final = frozenset(("OOM", "CROSSSLOT"))
-"""Refusals that prove that the call was not executed, even if it had been sent before."""
+"""Refusals that prove that no attempt of the call was executed, not even an earlier one."""
 
 
 def word_of(error: Exception) -> str:
-    """Return the word that classifies a server's error, '' for an unknown one.
+    """Return the word that classifies a server's error; '' if the error is unknown.
 
-    Classes are compared by name, since redis and valkey have their own; the word may be anywhere in the
-    text, since Redis 6.2 puts an error inside a script after the script's name.
+    Error classes are compared by name, since redis-py and valkey-py have separate ones.  The word may stand
+    anywhere in the text, since Redis 6.2 puts an error inside a script behind the script's name.
     """
     names = _names(error)
     for name, word in _CLASSES.items():
@@ -145,22 +146,35 @@ def word_of(error: Exception) -> str:
 
 
 def explained(error: Exception) -> Exception:
-    """Translate a client's error to one of this library; return others as they are."""
+    """Translate a client's error to an error of this library; return unknown errors as they are."""
     if isinstance(error, BloomError):
         return error
     word = word_of(error)
     if word in _ADVICE:
-        message = f"the server refused ({word}): {_ADVICE[word]}. It said: {error}"
+        message = f"the server refused ({word}): {_ADVICE[word]}. The server said: {error}"
         return ServerRefusedError(message, word)
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
     if is_no_reply(error):
         return ConnectionFailedError(str(error))
-    if "data string too short" in str(error):  # said by struct in a script that reads behind the end
+    if "data string too short" in str(error):  # Lua's struct library, reading past the end of the string
         return FilterMismatchError(
-            f"the filter's string ends before its bits do: delete the key or restore it. It said: {error}"
+            "the filter's string ends before its bits do: delete the key or restore it. "
+            f"The server said: {error}"
         )
-    return _not_sent(error) if is_unsent(error) else error
+    return _not_sent(error) if is_unsent(error) else _without_scripts(error)
+
+
+def _without_scripts(error: Exception) -> Exception:
+    """Return the error for a server without EVAL; return other errors as they are."""
+    if not _NO_SCRIPTS.search(str(error)):
+        return error
+    return ServerRefusedError(
+        "the server runs no Lua scripts, which every filter needs. For fakeredis: pip install "
+        "'fakeredis[lua]'; with Sentinel use the client of sentinel.master_for(name); otherwise use Redis or "
+        f"Valkey. The server said: {error}",
+        "ERR",
+    )
 
 
 def _not_sent(error: Exception) -> ConnectionFailedError:
@@ -170,7 +184,7 @@ def _not_sent(error: Exception) -> ConnectionFailedError:
 
 
 def raise_explained(error: Exception) -> NoReturn:
-    """Raise the error of this library that a client's error means."""
+    """Raise the error of this library for a client's error."""
     meaning = explained(error)
     if meaning is error:
         raise error
@@ -178,22 +192,27 @@ def raise_explained(error: Exception) -> NoReturn:
 
 
 def flags_of(reply: Flags) -> list[bool]:
-    """Return a reply of add or contains as booleans, one an item: a digit, or a byte of that value."""
+    """Return the reply of add or contains as booleans; it has a digit, or a byte 0 or 1, for each item."""
     if isinstance(reply, int):
         return [reply == 1]
-    return list(map(_FLAGS.__getitem__, reply.encode() if isinstance(reply, str) else reply))
+    return list(map(_FLAGS.__getitem__, digits_of(reply)))
 
 
-def new_in(reply: Flags) -> int:
-    """Return how many items of an add were new."""
+def digits_of(reply: Flags) -> bytes:
+    """Return the reply of add or contains as bytes: a digit, or a byte 0 or 1, for each item."""
     if isinstance(reply, int):
-        return int(reply == 1)
-    digits = reply.encode() if isinstance(reply, str) else reply
+        return b"1" if reply == 1 else b"0"
+    return reply.encode() if isinstance(reply, str) else reply
+
+
+def new_in(reply: bytes | str) -> int:
+    """Return the number of new items in the reply of an add of several items."""
+    digits = digits_of(reply)
     return digits.count(b"1") + digits.count(1)
 
 
 def is_answer(reply: object, most: int, least: int = 1) -> TypeGuard[Flags]:
-    """Return whether a reply is one of add or contains, with so many answers."""
+    """Return whether a reply of add or contains has between `least` and `most` answers."""
     if isinstance(reply, str):
         reply = reply.encode()
     if isinstance(reply, bytes):
@@ -202,14 +221,17 @@ def is_answer(reply: object, most: int, least: int = 1) -> TypeGuard[Flags]:
 
 
 def checked(reply: Reply, most: int, least: int = 1) -> Flags:
-    """Return a reply; `ConnectionFailedError` for what is said in the place of so many answers."""
+    """Return the reply of add or contains; `ConnectionFailedError` if it has another form or length."""
     if not is_answer(reply, most, least):
         raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {most} items")
     return reply
 
 
 def claims_of(reply: Reply, count: int) -> tuple[str, list[int]]:
-    """Return the answer to each of so many claims, and how many ms others hold theirs; an error as above."""
+    """Return the answer to each claim, and the ms until each lease of another holder ends.
+
+    :raises ConnectionFailedError: the reply has another form or length.
+    """
     text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
     if isinstance(text, str) and _CLAIMS.fullmatch(text):
         answers, *left = text.split(" ")
@@ -219,26 +241,26 @@ def claims_of(reply: Reply, count: int) -> tuple[str, list[int]]:
 
 
 def without_module(name: str) -> ServerRefusedError:
-    """Return the error for a filter of the module on a server that has no module."""
+    """Return the error for a filter of the module on a server without the module."""
     return ServerRefusedError(
         f"the server has no Bloom filter module (commands BF.*), which layout='module' of {name!r} needs: "
-        "use Redis 8, Redis Stack or Valkey with valkey-bloom, or leave layout out, which any server can do",
+        "use Redis 8, Redis Stack or Valkey with valkey-bloom, or omit layout, which works on any server",
         MODULE,
     )
 
 
 def is_used_by_clone(error: BaseException) -> bool:
-    """True if the server refused a call since a clone of this machine or process has used its lane."""
+    """Return True if a clone of this machine or process used the session, so the server refused the call."""
     return isinstance(error, Refusal) and error.word == LANE
 
 
 def is_no_reply(error: Exception) -> bool:
-    """Return whether an error says that no answer came."""
+    """Return whether an error means that a reply was lost."""
     return bool(_names(error) & _CONNECTION) and not is_unsent(error)
 
 
 def is_unsent(error: Exception) -> bool:
-    """Return whether an error of the client says that its pool has no connection for the call."""
+    """Return whether a client's error means that its pool had no free connection, so nothing was sent."""
     names = _names(error)
     return _UNSENT in names or ("ConnectionError" in names and str(error) in _UNSENT_TEXTS)
 
@@ -246,17 +268,17 @@ def is_unsent(error: Exception) -> bool:
 def in_doubt(
     error: ConnectionFailedError, name: str, advice: str, token: str | None = None
 ) -> OutcomeUnknownError:
-    """Return the public error for a lost reply whose outcome matters: how to ask again, by whom."""
+    """Return the public error for a lost reply whose outcome matters, with advice on the retry."""
     message = f"a call on {name!r} may or may not have been executed ({error}); {advice}"
     return OutcomeUnknownError(message, token)
 
 
 class OutcomeMatters:
-    """The context of a call on the filter of that name; a lost reply becomes `OutcomeUnknownError`."""
+    """The context of a call on a filter, in which a lost reply becomes `OutcomeUnknownError`."""
 
     __slots__ = ("advice", "name")
 
-    def __init__(self, name: str, advice: str = "a second call may find its own work done") -> None:
+    def __init__(self, name: str, advice: str = "a second call may find the work of the first done") -> None:
         self.name = name
         self.advice = advice
 
@@ -269,7 +291,7 @@ class OutcomeMatters:
 
 
 def client_error(error: BaseException) -> BaseException:
-    """Return the client's own error behind one of this library, or that one if there is none."""
+    """Return the client's error that caused an error of this library, or else the error itself."""
     return error.__cause__ or error
 
 
@@ -278,5 +300,5 @@ def _names(error: Exception) -> set[str]:
 
 
 def unhex(text: str | bytes) -> bytes:
-    """Return the bytes of a hexadecimal reply, which the client may have decoded."""
+    """Return the bytes of a hexadecimal reply, decoded by the client or not."""
     return bytes.fromhex(text if isinstance(text, str) else text.decode())

@@ -1,12 +1,12 @@
-"""The Lua scripts: one file a verb in the folders of lua/, assembled with its includes.
+"""The Lua scripts: one file per verb in the folders of lua/, assembled with its includes.
 
-``-- include: name`` takes in lua/include/name.lua, once in each script and behind what that includes itself;
-``-- include: one or other`` takes the first for filters of several layers and the other for all others;
-``-- include: one or other or third`` takes the third for filters in a key of the server's module.
-``-- paste: name`` puts a piece of code at its place, since calling a function would cost more.
+``-- include: name`` inserts lua/include/name.lua, once per script, after the files that it includes itself.
+``-- include: one or other`` inserts `one` for filters of several layers and `other` for all others.
+``-- include: one or other or third`` inserts `third` for filters in a key of the server's module.
+``-- paste: name`` inserts a piece of code each time, where a function call would cost more.
 
 A wheel carries the directory as `bloomredis/lua`; a checkout and an editable install have it beside
-the package.  The installed one is looked at first, so that a stray `lua` beside the package is never used.
+the package.  The installed directory is preferred, so that a stray `lua` beside the package is never used.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ R_co = TypeVar("R_co", covariant=True)
 _INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?(?: or (\w+))?\n", re.MULTILINE)
 _PASTE = re.compile(r"^ *-- paste: (\w+)\n", re.MULTILINE)
 IN_BLOCKS: Final = "_blocks"
-"""End of the name of a verb's script for filters of one layer in the blocked layout.
+"""The suffix of scripts for filters of one layer in the blocked layout.
 
-The first call of each of a caller's pipelines sends it along, so its names are shortened too.
+The first call in each of a caller's pipelines carries the whole script, so local names are shortened too.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Script(Generic[R_co]):
-    """A verb as the server gets it: its text, and the SHA-1 that EVALSHA names it by.
+    """A script as the server gets it: its text, and the SHA-1 that EVALSHA names it by.
 
-    :ivar form: reads its replies, which say an R_co.
+    :ivar form: parses the script's replies to an R_co.
     """
 
     verb: str
@@ -64,18 +64,18 @@ def verbs() -> Iterable[str]:
 
 
 @overload
-def load(verb: str, *, layered: bool = False, module: bool = False) -> Script[Reply]: ...
+def load_script(verb: str, *, layered: bool = False, module: bool = False) -> Script[Reply]: ...
 @overload
-def load(verb: str, form: Form[R], *, layered: bool = False, module: bool = False) -> Script[R]: ...
+def load_script(verb: str, form: Form[R], *, layered: bool = False, module: bool = False) -> Script[R]: ...
 @cache
-def load(
+def load_script(
     verb: str, form: Form[Any] = anything, *, layered: bool = False, module: bool = False
 ) -> Script[Any]:
-    """Return a script as the server gets it; `FileNotFoundError` if there is no such verb.
+    """Return a script as the server gets it; `FileNotFoundError` if no script has that name.
 
-    :param form: reads its replies; `anything` if the caller does.
-    :param layered: for filters of several layers; what others do not need costs them some 2 us a call.
-    :param module: for filters in a key of the server's module.
+    :param form: parses its replies; `anything` if the caller parses them.
+    :param layered: return the script for filters of several layers, which costs some 2 us more a call.
+    :param module: return the script for filters in a key of the server's module.
     """
     text = assemble(verb, layered=layered, module=module, readable=False)
     if verb.endswith(IN_BLOCKS):
@@ -85,7 +85,7 @@ def load(
 
 
 def assemble(verb: str, *, layered: bool = False, module: bool = False, readable: bool = True) -> str:
-    """Return the text of a script with what it includes and pastes."""
+    """Return the text of a script with its includes and pastes inserted."""
     scripts, parts = _sources(readable=readable)
     if verb not in scripts:
         raise FileNotFoundError(f"there is no script {verb!r}")
@@ -108,7 +108,7 @@ def assemble(verb: str, *, layered: bool = False, module: bool = False, readable
 
 @cache
 def _sources(*, readable: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Read all files: the scripts by verb, and what they include or paste."""
+    """Read all files; return the scripts by verb, and the includes and pastes by name."""
     scripts: dict[str, str] = {}
     parts: dict[str, str] = {}
     for folder in directory().iterdir():
@@ -155,9 +155,9 @@ def minified(text: str) -> str:
 
 
 def with_short_names(text: str) -> str:
-    """Return minified code with short names in the place of its local ones, and without blanks around signs.
+    """Return minified code with short local names and without blanks around signs.
 
-    A name is replaced everywhere, so scopes do not matter; one that is a key in a table too stays as it is.
+    A name is replaced in every scope.  A name that is also a key in a table is not replaced.
     """
     names = Counter(token["name"] for token in _TOKEN.finditer(text) if token["name"])
     local = {name for found in _DECLARED.findall(text) for name in re.findall(r"\w+", "".join(found))}
@@ -168,7 +168,7 @@ def with_short_names(text: str) -> str:
 
 
 def _keys(text: str) -> Iterator[str]:
-    """Yield the names that are keys in a table, and some others."""
+    """Yield the names that are keys in a table; the result may contain other names as well."""
     while "{" in text:
         for inner in _BRACES.findall(text):
             yield from re.findall(r"(\w+) =(?!=)", inner)

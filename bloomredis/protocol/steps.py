@@ -12,23 +12,23 @@ T = TypeVar("T")
 Part = str | bytes | int
 Command = tuple[Part, ...]
 Wire = tuple[list[bytes], int]
-"""Commands as they are sent, and the number of their replies."""
+"""Commands encoded for the wire, and the number of their replies."""
 
 Reply: TypeAlias = "bytes | str | int | float | list[Reply] | dict[Reply, Reply] | Exception | None"
-"""A server's reply, or the error in its place; a text is bytes unless the client has decoded it."""
+"""A server's reply or its error; a text is bytes unless the client has decoded it."""
 Outcome: TypeAlias = "Reply | BaseException"
-"""What came of a call: its reply or error, or an interruption of the caller."""
+"""The outcome of a call: its reply or error, or an interruption of the caller."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
-    """Commands for one server, sent together over one connection.
+    """Commands for one server, sent together over one connection; calls are compared by identity.
 
     :ivar is_single: the answer is the reply to the only command, whose error is thrown into the operation;
-        otherwise it is a list, in which errors are values.
-    :ivar text: that of a read-only script, which a replica may execute; empty for all other calls.
-    :ivar again: it may be sent again where it is not known whether it was executed.
-    :ivar server: the way to its server: an index among several filters, one among several servers.
+        otherwise the answer is a list, in which errors are values.
+    :ivar text: the text of a read-only script, which a replica may execute; empty for all other calls.
+    :ivar again: the call may be retried after a lost reply.
+    :ivar server: the path to its server: an index among several filters, an index among several servers.
     """
 
     commands: list[Command]
@@ -42,12 +42,12 @@ class Call:
         return Call(self.commands, self.is_single, self.text, self.again, (server, *self.server))
 
     def wire(self) -> Wire | None:
-        """Return the commands as they are sent, and the number of replies; None lets the client pack them."""
+        """Return the encoded commands and the number of replies; None if the client must encode them."""
         return None
 
 
 class Many(NamedTuple):
-    """Calls that are independent of each other, made together; each is answered by its reply or its error."""
+    """Independent calls, made together; the answer lists the reply or error of each."""
 
     calls: Sequence[Call]
 
@@ -57,39 +57,39 @@ class Many(NamedTuple):
 
 
 Batches = Iterator[list[Any]] | AsyncIterator[list[Any]]
-"""Batches of items, which come asynchronously with an asyncio driver alone."""
+"""Batches of items; only an asyncio driver takes an async iterator."""
 
 
 class Next(NamedTuple):
-    """The next batch of the caller's items, None after the last; given to `take`, which may take long."""
+    """The next batch of the caller's items, None after the last; `take` gets it and may take long."""
 
-    source: Any  # `Batches`: an iterator, or with an asyncio driver also an async iterator
+    source: Any  # `Batches`
     take: Callable[[list[Any]], object] | None = None
 
 
 class Compute(NamedTuple):
-    """A computation that takes long: asyncio leaves it to a thread."""
+    """A long computation, which the asyncio driver runs in a thread."""
 
     function: Callable[[], object]
 
 
 class Sleep(NamedTuple):
-    """Nothing to do for so many seconds."""
+    """A pause in seconds."""
 
     seconds: float
 
 
 Here = Next | Compute | Sleep
-"""A step that is for no server."""
+"""A step that needs no server."""
 
 Step = Call | Many | Here
-"""One of the classes above."""
+"""A step of an operation."""
 
 Op = Generator[Step, Any, T]
 """An operation that yields steps and returns a T.
 
-What it is sent depends on the step: for a call its `Reply`, for many a list of these, for the next batch that
-batch, for a computation its result.  No type says that of a generator, so the name that takes it has its own.
+The driver sends a `Reply` after a `Call`, a list of replies after `Many`, a batch after `Next` and a result
+after `Compute`.  No type of a generator can express this, so the variable that receives it is annotated.
 """
 
 
@@ -102,7 +102,7 @@ def by_server(calls: Sequence[Call]) -> dict[tuple[int, ...], list[int]]:
 
 
 def joined(calls: Iterable[Call]) -> list[Command]:
-    """Return the commands of calls that are sent together."""
+    """Return the commands of all calls, in order."""
     return [command for call in calls for command in call.commands]
 
 

@@ -1,4 +1,4 @@
-"""The bytes under a filter's keys, and whether they are still this object's.
+"""The bytes under a filter's keys, and whether they still belong to the filter that an object knows.
 
-LAW: the only parser of them.
+LAW: only this package parses these bytes.
 """

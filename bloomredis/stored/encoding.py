@@ -1,4 +1,4 @@
-"""The encoding of a stored filter's items: through what they went before they were hashed."""
+"""The check that this program encodes items as the stored filter's items were encoded."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from bloomredis.bits.encoding import OWN
 from bloomredis.errors import FilterMismatchError
 
 OTHER: Final = -1
-"""Some encoding that is not known."""
+"""An unknown encoding other than this program's."""
 
 
-def check(name: str, found: int | None, given: int | None) -> None:
-    """Raise `FilterMismatchError` unless the items of what is stored are encoded as those of this program.
+def check_encoding(name: str, found: int | None, given: int | None) -> None:
+    """Raise `FilterMismatchError` unless the stored items and those of this program are encoded alike.
 
-    :param found: the number in the header (`bits.encoding.number_of`).
-    :param given: that of the `encode=` of this program; None for one that fits any filter.
+    :param found: the number of the stored encoding (`bits.encoding.number_of`).
+    :param given: the number of this program's `encode=`; None if any filter will do.
     """
     if given in (None, found):
         return
     if not found:
-        says = "holds items as they are: give no encode="
+        says = "holds items that are not encoded: give no encode="
     elif not given:
-        says = "holds items that its program encodes: give the encode= that it was made with"
+        says = "holds encoded items: give the encode= that it was created with"
     elif found == OTHER:
         says = "holds items of another encode=, or of keyed() with another secret"
     elif OWN in (found, given):

@@ -15,16 +15,20 @@ from bloomredis.bits.limits import (
     SMALL_BLOCK_BITS,
 )
 from bloomredis.bits.sizing import RULES
+from bloomredis.errors import FilterMismatchError
 
 IDENTITY_BYTES: Final = 56
-"""All but the count: a script compares them before it touches a bit."""
+"""The length of the header without the count: a script compares these bytes before it touches a bit."""
 GENERATION: Final = slice(40, 48)
-"""Where the generation is, in this format and in those to come."""
+"""The bytes of the generation, in this format and in later ones."""
+
+KIND_BYTE: Final = 10
+"""The index of the byte with the kind, which is an index of `KINDS`."""
 
 _MAGIC: Final = b"bloomr"
 _VERSION: Final = 1
 _LAYOUTS: Final = {1: ("classic", 0), 2: ("blocked", BLOCK_BITS), 3: ("blocked", SMALL_BLOCK_BITS)}
-"""Name and size of the blocks of each layout, by its code; who does not know a code refuses the header."""
+"""The name and block size of each layout, by code; a release refuses a header with an unknown code."""
 _LAYOUT_CODES: Final = {layout: code for code, layout in _LAYOUTS.items()}
 
 KINDS: Final = (
@@ -34,34 +38,47 @@ KINDS: Final = (
     "ShardedBloomFilter",
     "CountingBloomFilter",
 )
-"""Owners of a header, by their code: a filter, or the record of one that is made of several."""
+"""The classes that own a header, by code; a filter of several parts has a header in its record."""
 FILTER: Final = KINDS.index("BloomFilter")
 COUNTING: Final = KINDS.index("CountingBloomFilter")
 SCALING: Final = KINDS.index("ScalingBloomFilter")
 ADOPTED: Final = 2
-"""Rules of a filter that grows whose first layer was a filter of its own: that has the size in the header."""
+"""The rules of a growing filter whose first layer was adopted; the header has that layer's own size."""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
 _FORMAT: Final = struct.Struct(">6sBBBBBBB3sIIQd8sQQ")
 
 BEING_REBUILT: Final = 1
-"""Bit of `rebuilds`: the filter has a successor, which gets all items too."""
+"""Bit of `flags`: the filter is being rebuilt, and its successor gets all items too."""
 REBUILT: Final = 2
-"""Bit of `rebuilds`: the filter is the successor of another one."""
+"""Bit of `flags`: the filter is the successor of another filter."""
+DEFERRED: Final = 4
+"""Bit of `flags`: the first write creates the bits; until then the string may be the header alone."""
+BEING_MADE: Final = 8
+"""Bit of `flags`: a part of a sharded filter that still has a time to live of its own, a minute."""
+_FLAGS: Final = {
+    KINDS.index("BloomFilter"): BEING_REBUILT | REBUILT | DEFERRED | BEING_MADE,
+    KINDS.index("ShardedBloomFilter"): BEING_MADE,
+}
+"""The flags that each kind can have."""
 TAG_BYTES: Final = 3
 _LATEST: Final = 253_402_300_799_999_999
-"""The end of the year 9999, as `created_at`: the latest time of a datetime."""
+"""The latest `created_at`: the end of the year 9999, as in a datetime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """A filter's parameters, its generation (8 random bytes) and the count of items added.
 
-    `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` and `block_bits` are 0 in
-    the classic layout; `kind` says what follows the header.  Of a filter that counts, `num_bits` is the
-    number of counters.  `rules` are those that the layers of a filter in layers are sized by, else 0.
-    `rebuilds` are the bits above; `tag` is random once it was rebuilt, or that was abandoned.  `encoding`
-    says what items go through before they are hashed (`bits.encoding.number_of`).
+    :ivar created_at: the server's time in microseconds since 1970.
+    :ivar blocks_per_item: 0 in the classic layout, as is `block_bits`.
+    :ivar kind: the class of the filter, which decides what follows the header.
+    :ivar num_bits: the number of bits; the number of counters in a counting filter.
+    :ivar rules: the version of the rules that size the layers; 0 for a filter without layers.
+    :ivar flags: the bits above.
+    :ivar tag: random after a rebuild was completed or abandoned, else zeros.
+    :ivar encoding: the number of the encoding that items pass before they are hashed
+        (`bits.encoding.number_of`).
     """
 
     layout: str
@@ -76,12 +93,12 @@ class Header:
     block_bits: int = 0
     kind: int = FILTER
     rules: int = 0
-    rebuilds: int = 0
+    flags: int = 0
     tag: bytes = bytes(TAG_BYTES)
     encoding: int = 0
 
     def pack(self) -> bytes:
-        """Return the 64 bytes that are stored."""
+        """Return the 64 stored bytes."""
         return _FORMAT.pack(
             _MAGIC,
             _VERSION,
@@ -90,7 +107,7 @@ class Header:
             self.blocks_per_item,
             self.kind,
             self.rules,
-            self.rebuilds,
+            self.flags,
             self.tag,
             self.encoding,
             self.num_bits,
@@ -103,32 +120,37 @@ class Header:
 
     @property
     def identity(self) -> bytes:
-        """The bytes that every script call carries and compares: all but the count."""
+        """The header without the count, which every script call carries and compares."""
         return self.pack()[:IDENTITY_BYTES]
 
     @property
     def size_bytes(self) -> int:
-        """Length of the whole string: header and bits."""
+        """The length of the whole string: header and bits."""
         return HEADER_BYTES + (self.num_bits * cell_bits(self.kind) + 7) // 8
+
+    def has_size(self, size: int) -> bool:
+        """Return whether the whole string may have this length."""
+        unwritten = self.flags & DEFERRED and not self.count
+        return size == self.size_bytes or bool(unwritten and size == HEADER_BYTES)
 
     @property
     def parameters(self) -> Header:
-        """The same without the fields that differ between two filters with the same parameters."""
-        return replace(self, generation=bytes(8), created_at=0, count=0, rebuilds=0, tag=bytes(TAG_BYTES))
+        """The header without the fields that differ between two filters with the same parameters."""
+        return replace(self, generation=bytes(8), created_at=0, count=0, flags=0, tag=bytes(TAG_BYTES))
 
     @property
     def is_being_rebuilt(self) -> bool:
         """True if the filter has a successor."""
-        return bool(self.rebuilds & BEING_REBUILT)
+        return bool(self.flags & BEING_REBUILT)
 
     def as_new(self, generation: bytes, created_at: int) -> Header:
-        """The header of another filter with the same bits, which no rebuild has made."""
-        own = replace(self, rebuilds=0, tag=bytes(TAG_BYTES))
+        """Return the header of another filter with the same bits, without traces of a rebuild."""
+        own = replace(self, flags=0, tag=bytes(TAG_BYTES))
         return replace(own, generation=generation, created_at=created_at)
 
     def emptied(self, generation: bytes) -> Header:
-        """The header of the same filter once it is cleared."""
-        return replace(self, generation=generation, rebuilds=self.rebuilds & REBUILT)
+        """Return the header of the same filter after it is cleared."""
+        return replace(self, generation=generation, flags=self.flags & ~BEING_REBUILT)
 
     @property
     def is_possible(self) -> bool:
@@ -158,38 +180,53 @@ class Header:
 
 
 def cell_bits(kind: int) -> int:
-    """Return the bits of a cell: a counter has four, a bit one."""
+    """Return the size of a cell in bits: four for a counter, one for a plain bit."""
     return COUNTER_BITS if kind == COUNTING else 1
 
 
 def identified(identity: bytes) -> Header:
-    """Return the header of an identity, which lacks the count; what follows the identity is left out."""
+    """Return the header with this identity and a count of 0; bytes after the identity are ignored."""
     return parse(identity[:IDENTITY_BYTES] + bytes(HEADER_BYTES - IDENTITY_BYTES))
 
 
+class OtherKindError(ValueError):
+    """A header that belongs to another class."""
+
+    def __init__(self, found: str, wanted: str) -> None:
+        super().__init__(f"a {found}, not a {wanted}: open it with {found}, or use another name")
+
+
+def unusable(name: str, error: ValueError) -> FilterMismatchError:
+    """Return the public error for bytes that `parse` refused."""
+    if isinstance(error, OtherKindError):
+        return FilterMismatchError(f"{name!r} is {error}")
+    return FilterMismatchError(f"{name!r} is no filter that this release can use: {error}")
+
+
 def parse(data: bytes, kind: int = FILTER) -> Header:
-    """Return a header of that kind.  Raises `ValueError`, which names the fault, for other bytes."""
+    """Return a header of this kind; raise `ValueError`, which names the fault, for other bytes."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
-    magic, version, code, hashes, blocks, found, rules, rebuilds, tag, *numbers = _FORMAT.unpack(data)
+    magic, version, code, hashes, blocks, found, rules, flags, tag, *numbers = _FORMAT.unpack(data)
     if magic != _MAGIC:
         raise ValueError(f"it begins with {magic!r}, not {_MAGIC!r}")
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
     known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
-    known_rebuilds = BEING_REBUILT | REBUILT if found == FILTER else 0
-    is_known = rules <= known_rules and rebuilds <= known_rebuilds and (found == FILTER or not any(tag))
+    is_known = (
+        rules <= known_rules and not flags & ~_FLAGS.get(found, 0) and (found == FILTER or not any(tag))
+    )
     if code not in _LAYOUTS or found >= len(KINDS) or not is_known:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"
         )
     if found != kind:
-        raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; use {KINDS[found]}")
+        raise OtherKindError(KINDS[found], KINDS[kind])
     names = ("encoding", "num_bits", "capacity", "error_rate", "generation", "created_at", "count")
     fields = dict(zip(names, numbers, strict=True))
     layout, block_bits = _LAYOUTS[code]
     parameters = {"num_hashes": hashes, "blocks_per_item": blocks, "block_bits": block_bits}
-    options = {"rules": rules, "rebuilds": rebuilds, "tag": tag}
+    options = {"rules": rules, "flags": flags, "tag": tag}
     head = Header(layout=layout, kind=kind, **options, **parameters, **fields)
     if not head.is_possible:
         raise ValueError(

@@ -19,9 +19,10 @@ DEFAULT: Final = Blocked.name
 
 
 class StorageOptions(TypedDict):
-    """Options of every kind of storage that has a generation.
+    """Options of every kind of storage with a generation.
 
-    `ttl` is that of a new filter in ms, 0 for none; `encoding` the header's, None where any will do.
+    `ttl` is the time to live of a new filter in ms, 0 for none.  `encoding` is the number in the header; None
+    accepts any.
     """
 
     ttl: int
@@ -30,7 +31,7 @@ class StorageOptions(TypedDict):
     encoding: NotRequired[int | None]
 
 
-def plan(
+def plan_layout(
     name: str,
     capacity: int,
     error_rate: float,
@@ -38,10 +39,10 @@ def plan(
     *,
     small_blocks: bool = True,
 ) -> Classic | Blocked:
-    """Return the layout of a new filter.  Raises `ValueError` if one key cannot hold it."""
+    """Return the layout of a new filter; raise `ValueError` if one key cannot hold it."""
     check_name(name)
     if name == Blocked.name:
-        return blocked_sizing.plan(capacity, error_rate, small=small_blocks)
+        return blocked_sizing.plan_blocked(capacity, error_rate, small=small_blocks)
     bits = sizing.num_bits(capacity, error_rate, finest)
     return Classic(num_bits=bits, num_hashes=_num_hashes(capacity, error_rate))
 
@@ -55,15 +56,15 @@ def new_header(
     *,
     small_blocks: bool = True,
 ) -> Header:
-    """Return the header of a new filter without its generation.  Raises `ValueError` if it fits no key.
+    """Return the header of a new filter without its generation; raise `ValueError` if one key cannot hold it.
 
-    :param small_blocks: the blocked layout may have blocks of 128 bits; layers have none.
+    :param small_blocks: the blocked layout may use blocks of 128 bits, which layers may not.
     """
     count, rate = sizing.checked_capacity(capacity), sizing.checked_error_rate(error_rate)
     if kind == COUNTING:
         planned: Classic | Blocked = plan_counting(count, rate)
     else:
-        planned = plan(layout or DEFAULT, count, rate, finest, small_blocks=small_blocks)
+        planned = plan_layout(layout or DEFAULT, count, rate, finest, small_blocks=small_blocks)
     _check_hashes(planned.num_hashes, rate)
     return Header(
         layout=planned.name,
@@ -79,7 +80,7 @@ def new_header(
 
 
 def _check_hashes(number: int, rate: float) -> None:
-    """Raise `ValueError` for more hashes an item than the header can name."""
+    """Raise `ValueError` for more hashes an item than the header can store."""
     if number > MAX_HASHES:
         raise ValueError(
             f"error_rate {rate} needs {number} hashes an item; "
@@ -88,18 +89,18 @@ def _check_hashes(number: int, rate: float) -> None:
 
 
 def plan_counting(capacity: int, error_rate: float) -> Counting:
-    """Return the layout of a new filter that counts.  Raises `ValueError` if one key cannot hold it."""
+    """Return the layout of a new counting filter; raise `ValueError` if one key cannot hold it."""
     counters = sizing.num_counters(capacity, error_rate)
     return Counting(num_bits=counters, num_hashes=_num_hashes(capacity, error_rate))
 
 
 def _num_hashes(capacity: int, error_rate: float) -> int:
-    """Return the hashes of the classic layout, also where a filter has more bits than the formula says."""
+    """Return the hashes an item for the bits of the classic formula, even if the filter has more bits."""
     return sizing.num_hashes(sizing.classic_bits(capacity, error_rate), capacity)
 
 
 def stored(header: Header) -> Classic | Blocked:
-    """Return the layout that a stored filter was made with."""
+    """Return the layout of a stored filter."""
     check_name(header.layout)
     if header.kind == COUNTING:
         return Counting(num_bits=header.num_bits, num_hashes=header.num_hashes)
@@ -109,7 +110,7 @@ def stored(header: Header) -> Classic | Blocked:
 
 
 def expected_error_rate(head: Header, items: int) -> float:
-    """Return the false-positive rate to expect of a filter with so many items."""
+    """Return the expected false-positive rate of a filter with this number of items."""
     layout = stored(head)
     if isinstance(layout, Blocked):
         return blocked_sizing.expected_error_rate(items, layout)
@@ -119,15 +120,18 @@ def expected_error_rate(head: Header, items: int) -> float:
 def check_name(name: str) -> None:
     """Raise `ValueError` if no layout has this name."""
     if name == ModuleItems.name:
-        raise ValueError(f"layout {name!r} is for BloomFilter alone, which grows by itself then")
+        raise ValueError(f"layout {name!r} is for BloomFilter alone, which then grows by itself")
     if name not in NAMES:
-        raise ValueError(f"layout must be None, {' or '.join(map(repr, NAMES))}, not {name!r}")
+        raise ValueError(
+            f"layout must be None, {', '.join(map(repr, NAMES))}, or for BloomFilter {ModuleItems.name!r} "
+            f"or a layout of bloomredis.compat, not {name!r}"
+        )
 
 
 def template(
     capacity: int | None, error_rate: float | None, layout: str | None, kind: int = FILTER
 ) -> Header | None:
-    """Return the header of a new filter with these parameters, None if there are none."""
+    """Return the header of a new filter with these parameters; None if neither is given."""
     if layout is not None:
         check_name(layout)
     given = parameters(capacity, error_rate)
@@ -135,6 +139,6 @@ def template(
 
 
 def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
-    """Return the header of a filter that is made of layers, for all of it together."""
-    sample = new_header(1, error_rate, layout, small_blocks=False)  # no one key has to hold it
+    """Return the header of a filter in layers as a whole."""
+    sample = new_header(1, error_rate, layout, small_blocks=False)  # no single key has to hold the capacity
     return replace(sample, capacity=sizing.checked_capacity(capacity), kind=kind, rules=sizing.RULES)

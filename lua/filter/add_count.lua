@@ -1,31 +1,35 @@
--- Add to the item count, for items whose bits were set by other scripts.
+-- Add to the item count, for items whose bits other scripts set.
 --
--- KEYS[1]  the filter; the hash of its parameters comes last, if it has one (FORMAT.md)
--- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- KEYS[1]  the filter, or the newest of its layers (further keys come last: FORMAT.md)
+-- KEYS[2]  the receipt of this call's session; absent if the call need not be safe to retry
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the number of items that were new
--- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+-- ARGV[2]  the number of new items; negative to correct a count that was too high
+-- ARGV[3]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
 --
--- Reply: 1
+-- Reply: the number that was added; at most the room of the newest of several layers
 
 -- include: decimals
 -- include: header
+-- include: layers or one_layer
 -- include: receipts
 
-local key, identity, added, number = KEYS[1], ARGV[1], read_number(ARGV[2], 0), ARGV[3]
-local receipt = number and KEYS[2]
+local identity, added, number = ARGV[1], read_number(ARGV[2], -2 ^ 53), ARGV[3]
+local receipt = #KEYS - extra_keys(identity) >= 2 and KEYS[2]
 
 local replayed = replay(receipt, number)
 if replayed then
-  return replayed
+  return tonumber(replayed) or replayed
 end
-local filter, refusal = open_filter(key, identity, KEYS)
+local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
 elseif not added then
-  return redis.error_reply('BLOOMARGUMENT the number of new items must be an integer from 0 up')
+  return redis.error_reply('BLOOMARGUMENT the number of new items must be an integer')
+elseif filter.has_ended or added > 0 and filter.room and filter.room < 1 then
+  return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
 end
-begin(filter, receipt, number)
-note_added(filter, added)
-keep(receipt, number, 1)
-return 1
+local counted = math.min(added, filter.room or added)
+begin(filter, receipt, number, filter.lasting)
+note_written(filter, counted)
+keep(receipt, number, string.format('%.0f', counted), filter.lasting)
+return counted

@@ -1,10 +1,10 @@
 -- Allocate a string of zeros that expires.
 --
 -- KEYS[1]  the string
--- ARGV[1]  its length in bytes
--- ARGV[2]  its time to live in milliseconds
+-- ARGV[1]  the string's length in bytes
+-- ARGV[2]  the string's time to live in milliseconds
 --
--- Reply: 1; a string of that length is left alone
+-- Reply: 1; a string of this length or more is left alone
 
 -- include: decimals
 -- include: create
@@ -14,7 +14,7 @@ local key, length, ttl = KEYS[1], read_number(ARGV[1], 1), read_number(ARGV[2], 
 if not length or not ttl then
   return redis.error_reply('BLOOMARGUMENT the length or the time to live is malformed')
 end
-if redis.call('STRLEN', key) < length then  -- else this is a late copy, and the string is written already
+if redis.call('STRLEN', key) < length then  -- else this is a delayed copy, and the string may have pieces already
   allocate(key, length, ttl)
 end
 return 1

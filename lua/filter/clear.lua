@@ -1,8 +1,8 @@
--- Empty a filter: a new generation with the same parameters and the same expiry time.
+-- Empty a filter: create a new generation with the same parameters and expiry time.
 --
 -- KEYS[1]  the filter
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the header to store instead (64 bytes; the script sets creation time and count)
+-- ARGV[2]  the header of the new generation (64 bytes; the script sets creation time and count)
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
 
@@ -17,7 +17,7 @@ if malformed then
 end
 local there = read_header(key)
 if there and there:sub(41, 48) == template:sub(41, 48) then
-  return describe(key, there)  -- the call was sent again, and has been executed
+  return describe(key, there)  -- this is a retry of a call that was executed
 end
 local filter, refusal = open_filter(key, identity)
 if not filter then
@@ -25,9 +25,9 @@ if not filter then
 end
 local left = redis.call('PTTL', key)
 local ttl = left < 0 and 0 or math.max(1, left)
--- Refused where the server takes no string of this length any more, and then nothing is lost.
+-- A server that no longer accepts strings of this length refuses this write, and nothing is lost.
 local last = redis.call('STRLEN', key) - 1
-redis.call('TIME')  -- for the rights, as the rest before UNLINK
+redis.call('TIME')  -- if a right is missing, the server must refuse the call before UNLINK
 redis.call('SETRANGE', key, last, redis.call('GETRANGE', key, last, last))
 if ttl > 0 then
   redis.call('PEXPIRE', key, ttl)

@@ -1,10 +1,10 @@
--- Create a hash of parameters unless the key exists; reply the values that are stored then.
+-- Create a hash of parameters unless the key exists; reply the stored values.
 --
 -- KEYS[1]      the hash
 -- ARGV[i]      a field, for every odd i
--- ARGV[i + 1]  its value
+-- ARGV[i + 1]  the field's value
 --
--- Reply: the value of each field, an empty string if it is missing
+-- Reply: the value of each field; an empty string for a missing field
 
 local key = KEYS[1]
 

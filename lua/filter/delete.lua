@@ -1,11 +1,11 @@
 -- Delete a filter.
 --
--- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
--- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- KEYS[1]  the filter, or the newest of its layers (further keys come last: FORMAT.md)
+-- KEYS[2]  the receipt of this call's session; absent if the call need not be safe to retry
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+-- ARGV[2]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
 --
--- Reply: 1; or 0 if there was nothing
+-- Reply: 1; or 0 if no key existed
 
 -- include: all_keys
 -- include: receipts

@@ -1,4 +1,4 @@
--- Describe the stored filter; nothing is changed.
+-- Describe the stored filter; change nothing.
 --
 -- KEYS[1]  the filter
 --

@@ -1,8 +1,8 @@
--- Set the time to live of a filter, or let it live for ever.
+-- Set or remove the time to live of a filter.
 --
--- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- KEYS[1]  the filter, or the newest of its layers (further keys come last: FORMAT.md)
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  time to live in milliseconds from now, 0 for ever
+-- ARGV[2]  time to live in milliseconds from now, 0 for none
 --
 -- Reply: 1
 

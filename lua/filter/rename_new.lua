@@ -1,11 +1,11 @@
--- Rename strings to their final keys, if all of those are free: RENAMENX of several at once, with a receipt.
+-- Rename strings to their final keys if all final keys are free: RENAMENX of several keys at once, with a receipt.
 --
--- KEYS[1]      the receipt of this call's lane
--- KEYS[2 * i]  a final key, for every i from 1; KEYS[2 * i + 1]  the key under which its string was written
--- ARGV[1]      the number of this call in its lane, a dot and a check (FORMAT.md)
+-- KEYS[1]      the receipt of this call's session
+-- KEYS[2 * i]  a final key, for every i from 1; KEYS[2 * i + 1]  the temporary key of its string
+-- ARGV[1]      the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
 -- ARGV[i + 1]  the time to live of string i in milliseconds, 0 or absent for none
 --
--- Reply: 1; or 0 if a final key is taken, and nothing was changed
+-- Reply: 1; or 0 if a final key exists, and nothing was changed
 
 -- include: decimals
 -- include: receipts

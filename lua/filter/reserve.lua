@@ -1,8 +1,8 @@
--- Create a filter unless the key exists; reply the filter that is stored then.
+-- Create a filter unless the key exists; describe the stored filter.
 --
 -- KEYS[1]  the filter
--- ARGV[1]  the header to store if the key is free (64 bytes; the script sets creation time and count, and half of the
---          generation)
+-- ARGV[1]  the header to store if the key is free (64 bytes; the script sets the creation time, the count and half of
+--          the generation)
 -- ARGV[2]  time to live in milliseconds from creation, 0 for none
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
@@ -21,7 +21,7 @@ elseif not ttl then
 end
 
 if redis.call('EXISTS', key) == 0 then
-  -- The clock is in the generation too, so that a late copy of this call does not make one again that was lost since.
+  -- The generation contains the time, so that a delayed copy of this call does not create a lost generation again.
   local time = clock()
   create(key, template:sub(1, 44) .. write_u64(time):sub(5) .. template:sub(49), ttl, time)
 end

@@ -1,4 +1,4 @@
--- Read the clock of the server that has a key; nothing is changed.
+-- Read the clock of the server that holds a key; change nothing.
 --
 -- KEYS[1]  the key
 --

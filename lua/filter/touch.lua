@@ -1,10 +1,10 @@
--- Rewrite a byte of a filter unchanged.  WAIT covers the writes of its own connection and all before them; a call
--- that changed nothing relies on the writes of other connections.
+-- Rewrite a byte of a filter unchanged.  WAIT covers the writes of its own connection and all writes before them.  A
+-- call that changed nothing relies on writes of other connections, so it needs a write of its own.
 --
 -- KEYS[1]  the filter
 -- ARGV[1]  the index of the byte
 --
--- Reply: the length of the string, or 0 if it has no such byte
+-- Reply: the length of the string, or 0 if it ends before this byte
 
 -- include: decimals
 

@@ -1,9 +1,9 @@
--- All keys of a filter of one layer or several.
+-- All keys of a filter of one or more layers.
 -- include: header
 -- include: layer_record
 -- include: chain
 
--- All keys of the filter that the caller knows, without that of its successor; or nil and an error reply.
+-- All keys of the filter that the caller knows, without its successor's key; or nil and an error reply.
 local function keys_of(keys, identity)
   local cursor = known_cursor(identity)
   local refusal

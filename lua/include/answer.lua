@@ -1,5 +1,5 @@
--- The reply made of one character an item: an integer for a single item, since the call may be one of a caller's own
--- pipeline, and the string for more.
+-- The reply, given one character an item: the string itself for several items, an integer for one item, since a
+-- caller's own pipeline may read that reply.
 local function answer(characters)
   return #characters == 1 and characters:byte() % 16 or characters
 end

@@ -1,11 +1,11 @@
--- Items in the blocked layout (FORMAT.md): for each block of an item its number and the mask of the item's bits in
--- it.  A block is read with one GETRANGE and written with at most one SETRANGE.
+-- Items in the blocked layout (FORMAT.md): for each block of an item, the block's number and the mask of the item's
+-- bits.  A block is read with one GETRANGE and written with at most one SETRANGE.
 -- include: numbers
 -- include: format
 -- include: words
 
--- `read_items` for this layout.  The result also has `set_run`, which sets items `first` to `last` without a call
--- for each and returns what `set_items` does.
+-- `read_items` for this layout.  The result also has `set_run`, which sets items `first` to `last` without a function
+-- call for each, and returns the same as `set_items`.
 local function read_blocks(filter, packed, offset, stride)
   local key, blocks_an_item = filter.key, filter.header:byte(10)
   local code = filter.header:byte(8)

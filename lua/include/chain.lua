@@ -4,7 +4,7 @@
 
 local MAX_BITMAPS = 1024
 
--- The number under the cursor's key, 0 if the key is missing; nil and an error reply if it holds no number.
+-- The number under the cursor's key, 0 if the key is missing; nil and an error reply if the key holds no number.
 local function read_cursor(key)
   local number = read_number(redis.call('GET', key) or '0', 0)
   if not number then
@@ -13,7 +13,7 @@ local function read_cursor(key)
   return number
 end
 
--- An error reply unless the cursor is that of a caller's identity.
+-- An error reply unless the cursor is the `expected` one.
 local function check_cursor(key, expected)
   local number, refusal = read_cursor(key)
   if number ~= expected then
@@ -21,13 +21,13 @@ local function check_cursor(key, expected)
   end
 end
 
--- The number of bits that may still be set before a bitmap is half full; negative if it is fuller than that.
+-- The number of bits that may still be set before a bitmap is half full; negative if it is more than half full.
 local function bits_left(filter)
   return num_bits_of(filter.header) / 2 - redis.call('BITCOUNT', filter.key)
 end
 
--- The number of items that the newest bitmap takes before its bits have to be counted again.  One that is fuller than
--- half takes a call's first item, as the other system's does, unless there can be no next bitmap.
+-- The number of items that the newest bitmap takes before its bits must be counted again.  A bitmap that is more than
+-- half full takes a call's first item, as in the other system, unless a next bitmap is impossible.
 local function chain_room(filter, is_first)
   local left = bits_left(filter)
   filter.was_empty = filter.was_empty or left * 2 == num_bits_of(filter.header)
@@ -37,14 +37,14 @@ local function chain_room(filter, is_first)
   return math.max(1, math.floor(left / filter.header:byte(9)) + 1)
 end
 
--- After items were written to a chain: all its keys expire together, and if more than half of the newest bitmap is
--- set, the next one begins.
+-- Finish a write to a chain: let all its keys expire together, and begin the next bitmap if the newest is more than
+-- half full.
 local function note_put(filter)
   local call, key, cursor = redis.call, filter.key, filter.cursor
   if filter.was_empty then
     local ttl = filter.number == 0 and filter.ttl or call('PTTL', cursor)
     local last = string.format('%.0f', num_bits_of(filter.header) - 1)
-    call('SETBIT', key, last, call('GETBIT', key, last))  -- the length that the other system gives it
+    call('SETBIT', key, last, call('GETBIT', key, last))  -- gives the string the same length as the other system does
     if ttl > 0 then
       call('PEXPIRE', key, ttl)
     end

@@ -1,4 +1,4 @@
--- Whether packed items of `stride` bytes, whose blocks begin with the byte `offset`, are `malformed`, too many or
+-- Sets `malformed` if packed items of `stride` bytes, whose blocks begin at byte `offset`, are malformed, too many or
 -- outside the filter of `num_blocks`.  Needs words, block_size, and the locals packed, offset, stride, num_blocks and
 -- blocks_an_item.
 local malformed = #packed < stride or #packed % stride ~= 0 or #packed / stride * blocks_an_item > MAX_BLOCKS

@@ -1,17 +1,17 @@
--- Items in a filter that counts (FORMAT.md): a counter of four bits instead of each bit.  A counter that has reached
--- 15 stays there, since the number of items beyond that is unknown.
+-- Items in a counting filter (FORMAT.md), which has a counter of four bits in place of each bit.  A counter that has
+-- reached 15 stays at 15, since the number of items beyond that is unknown.
 -- include: numbers
 
 local MOST = 15
 
--- `read_items` for such a filter, given the numbers of the items' counters.  The result also has `lower(i)`, which
--- lowers all counters of item i and returns true, unless one is 0.  `set_run` counts every item, new or not.
+-- `read_items` for a counting filter, given the numbers of the items' counters.  The result also has `lower(i)`, which
+-- lowers all counters of item i and returns true, or returns false if one is 0.  `set_run` counts new and known items.
 local function read_counters(filter, counters, num_hashes)
   local key, call, format = filter.key, redis.call, string.format
   local seen = {}
 
-  -- Write the counters of an item into a command, `words` apart from `at` on, each once even if hashes repeat it;
-  -- return how many there are.
+  -- Write the counters of an item into a command, from index `at` on and `words` apart, each once even if hashes
+  -- repeat; return the number of counters.
   local function fill(command, at, words, item)
     local mark, many = {}, 0
     for i = (item - 1) * num_hashes + 1, item * num_hashes do

@@ -1,10 +1,10 @@
--- Creating and describing a filter.
+-- The creation and description of a filter.
 -- include: numbers
 -- include: format
 -- include: header
 -- include: clock
 
--- The description that a client reads a filter from: header in hex, length of the string, time to live in ms.
+-- The description of a filter for a client: header in hex, length of the string, time to live in ms.
 local function describe(key, header)
   return { hex(header), redis.call('STRLEN', key), redis.call('PTTL', key) }
 end
@@ -18,10 +18,10 @@ local function check_template(template)
   end
 end
 
--- Store a string of zeros that expires after `ttl` ms, or never if that is 0.  The last byte is written first, so that
--- the server allocates the string once and at its exact size.  Before it, while there is nothing, a full memory is met
--- by a SETRANGE that writes nothing, since the server refuses only a script's first write for it; then a right that is
--- missing.
+-- Store a string of zeros that expires after `ttl` ms, or never if `ttl` is 0.  The last byte is written first, so that
+-- the server allocates the string once, at its exact size.  The commands before it change nothing, so that the server
+-- can refuse them without harm: SETRANGE if the memory is full, which the server checks only at a script's first write,
+-- and PEXPIRE if a right is missing.
 local function allocate(key, length, ttl)
   redis.call('SETRANGE', key, 0, '')
   if ttl > 0 then
@@ -33,10 +33,11 @@ local function allocate(key, length, ttl)
   end
 end
 
--- Store an empty filter with this header, dated `time`, or now by the server's clock.
+-- Store an empty filter with this header, created at `time`, or now by the server's clock.  Store the header alone if
+-- the first write creates the bits.
 local function create(key, template, ttl, time)
   local header = template:sub(1, 48) .. write_u64(time or clock()) .. write_u64(0)
-  allocate(key, HEADER_BYTES + math.ceil(num_bits_of(template) * cell_bits(template) / 8), ttl)
+  allocate(key, template:byte(FLAGS) >= DEFERRED and HEADER_BYTES or size_of(template), ttl)
   redis.call('SETRANGE', key, 0, header)
   return header
 end

@@ -1,4 +1,4 @@
--- The integer that an argument holds as decimal text; nil if it holds none, or one below `least`.
+-- The integer in an argument's decimal text; nil if the text is no integer, or one below `least`.
 local function read_number(argument, least)
   local number = tonumber(argument)
   if number and number >= least and number < 2 ^ 53 and number % 1 == 0 then

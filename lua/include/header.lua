@@ -5,7 +5,7 @@
 
 local BITMAP_BYTES = 32
 
--- An error reply unless a hash has the parameters behind a description.
+-- An error reply unless a hash has the parameters that follow a description.
 local function check_config(key, description)
   for field, value in description:sub(BITMAP_BYTES + 1):gmatch('(%w+)=(%w+)\n') do
     local stored = redis.pcall('HGET', key, field)
@@ -17,7 +17,7 @@ local function check_config(key, description)
   end
 end
 
--- A bitmap of another system.  It has no header; the caller's description takes its place.
+-- A bitmap of another system; in place of a header it has the caller's description.
 local function open_bitmap(key, description, keys)
   local changed = #description > BITMAP_BYTES and check_config(keys[#keys], description)
   if changed then
@@ -35,8 +35,8 @@ local function open_bitmap(key, description, keys)
   }
 end
 
--- The filter under a key if it is the one that the caller knows; else nil and an error reply.  The last of all `keys`
--- is the hash of parameters, if the description has some.
+-- The filter under a key if it has this identity; else nil and an error reply.  If a description has parameters, the
+-- last of all `keys` is the hash of parameters.
 local function open_filter(key, identity, keys)
   if (#identity == BITMAP_BYTES or #identity > IDENTITY_BYTES) and identity:sub(1, 7) == 'bitmap\1' then
     return open_bitmap(key, identity, keys)
@@ -54,7 +54,26 @@ local function open_filter(key, identity, keys)
   }
 end
 
--- Add to the item count, or renew the time to live, after items were written; `added` is negative for removals.
+-- The length of a filter's whole string in bytes.
+local function size_of(header)
+  return HEADER_BYTES + math.ceil(num_bits_of(header) * cell_bits(header) / 8)
+end
+
+-- Whether a filter's bits have not been created: its string is the header alone, with a count of 0.
+local function is_unwritten(key, header)
+  return header:byte(FLAGS) >= DEFERRED and redis.call('STRLEN', key) == HEADER_BYTES
+    and read_u64(header, IDENTITY_BYTES + 1) == 0
+end
+
+-- Create the bits of a filter that has only a header, before a write reads them.
+local function make_bits(filter)
+  if filter.first_bit > 0 and is_unwritten(filter.key, filter.header) then
+    local call, key, header = redis.call, filter.key, filter.header
+    -- paste: make_bits
+  end
+end
+
+-- Finish a write: add to the item count, or renew a bitmap's time to live.  `added` is negative for removals.
 local function note_added(filter, added)
   if filter.expires then
     redis.call('PEXPIRE', filter.key, filter.ttl)

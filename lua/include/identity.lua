@@ -1,5 +1,5 @@
--- The header of a filter, and whether it is the one that a caller knows (FORMAT.md).  Each error reply begins with the
--- word that names the error.
+-- The header of a filter, and its comparison with the identity that a caller knows (FORMAT.md).  Each error reply
+-- begins with the word that names the error.
 -- include: numbers
 -- include: format
 
@@ -7,7 +7,7 @@ local function hex(bytes)
   return (bytes:gsub('.', function(c) return string.format('%02x', c:byte()) end))
 end
 
--- The bits of a cell: of a counter in a filter that counts, and one in any other.
+-- The size of a cell in bits: a counter in a counting filter, one bit in any other filter.
 local function cell_bits(header)
   return header:byte(11) == COUNTING and 4 or 1
 end
@@ -25,7 +25,7 @@ local function read_header(key)
   return nil, error_reply('BLOOMFOREIGN the key holds a string that is no filter')
 end
 
--- The header of the filter that the caller knows; nil and an error reply if the key holds another one, or none.
+-- The header of the filter that the caller knows; nil and an error reply if the key holds no filter, or another one.
 local function read_known(key, identity)
   local header, refusal = read_header(key)
   if not header then
@@ -34,8 +34,10 @@ local function read_known(key, identity)
     return nil, error_reply('BLOOMARGUMENT the identity has ' .. #identity .. ' bytes, not ' .. IDENTITY_BYTES)
   elseif header:sub(1, IDENTITY_BYTES) ~= identity then
     return nil, error_reply('BLOOMCHANGED ' .. hex(header))
-  elseif header:byte(11) ~= SHARDED
-    and redis.call('STRLEN', key) < HEADER_BYTES + num_bits_of(header) * cell_bits(header) / 8 then
+  end
+  local length = redis.call('STRLEN', key)
+  local cut = header:byte(11) ~= SHARDED and length < HEADER_BYTES + num_bits_of(header) * cell_bits(header) / 8
+  if cut and (length > HEADER_BYTES or header:byte(FLAGS) < DEFERRED or read_u64(header, IDENTITY_BYTES + 1) > 0) then
     return nil, error_reply('BLOOMDAMAGED ' .. key)
   end
   return header

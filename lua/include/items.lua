@@ -1,4 +1,4 @@
--- The items of a batch: all are decoded and checked before the first bit is changed, then set or tested one by one.
+-- The items of a batch: all are decoded and checked before the first bit changes, then set or tested one by one.
 -- include: numbers
 -- include: format
 -- include: words
@@ -6,7 +6,7 @@
 -- include: counters
 
 local MAX_OFFSETS = 4096  -- about 2 ms of SETBIT
-local RUN = 1000          -- values unpacked at a time; Lua allows fewer than 8,000
+local RUN = 1000          -- the values to unpack at a time; Lua allows fewer than 8,000
 
 -- `count` numbers from byte `first` on.
 local function unpack_u32(packed, first, count)
@@ -34,8 +34,8 @@ local function packed_bytes(filter)
   return is_blocked(filter) and filter.header:byte(10) * entry_bytes or filter.header:byte(9) * 4
 end
 
--- The bit offsets of all items in the string (header included), or the numbers of their counters in a filter that
--- counts; nil and an error reply if they are malformed.
+-- The bit offsets of all items in the string (header included), or the numbers of their counters in a counting filter;
+-- nil and an error reply if they are malformed.
 local function read_offsets(filter, packed, num_hashes, first, stride)
   local num_bits, first_bit = num_bits_of(filter.header), filter.first_bit / filter.cell_bits
   local formats = FORMATS and filter.cell_bits == 1
@@ -45,7 +45,7 @@ local function read_offsets(filter, packed, num_hashes, first, stride)
       .. num_hashes .. ' hashes each, at most ' .. MAX_OFFSETS .. ' offsets a call')
   end
   local offsets = {}
-  local together = stride == num_hashes * 4 and RUN or num_hashes  -- numbers without a gap between them
+  local together = stride == num_hashes * 4 and RUN or num_hashes  -- the most numbers without a gap between them
   while #offsets < total do
     local done = #offsets
     local count = math.min(together, total - done)
@@ -66,8 +66,8 @@ end
 
 -- The items of a batch for one filter or layer: their number `count`; `set(i, before)`, which sets all bits of item i
 -- and returns whether one was clear; and `test(i)`, which returns whether all are set.  Or nil and an error reply.
--- Of several layers, `first` is where the first item's part for this one begins; the next follow every `stride` bytes;
--- `alike` are the items of a layer that shares the parts.
+-- For one of several layers, its part of the first item begins at byte `first`, and the parts of the next items follow
+-- every `stride` bytes; `alike` are the items of a layer with the same parts.
 local function read_items(filter, packed, first, stride, alike)
   stride = stride or packed_bytes(filter)
   if is_blocked(filter) then
@@ -104,8 +104,8 @@ local function read_items(filter, packed, first, stride, alike)
   return { count = #offsets / num_hashes, set = set, test = test, offsets = offsets }
 end
 
--- Set the items of a batch, or `only` one of them; return a character for each ('1' is new), and by how much the item
--- count grows.  Ends before the first item that there is no room for: `set` returns nil for it.  Calls `before` before
+-- Set the items of a batch, or `only` one of them; return a character for each ('1' is new), and the growth of the item
+-- count.  End before the first item that the filter has no room for, for which `set` returns nil.  Call `before` before
 -- the first write.
 local function set_items(items, before, only)
   local writing = false

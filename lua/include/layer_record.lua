@@ -1,12 +1,12 @@
--- The layer record (FORMAT.md): a key of its own that says which layers a scaling or rotating filter has.
+-- The layer record (FORMAT.md): a key that names the layers of a scaling or rotating filter.
 -- include: numbers
 -- include: header
 -- include: clock
 -- include: own_identity
 
-local LAYERS_BYTES = 16      -- of the identity, before the layer record or the descriptions of bitmaps
-local PARAMETERS_BYTES = 48  -- of a layer's header: all that does not depend on when it was begun
-local RECORD_BYTES = 88      -- without the times at which the layers were begun
+local LAYERS_BYTES = 16      -- the part of the identity before the layer record or the descriptions of bitmaps
+local PARAMETERS_BYTES = 48  -- the part of a layer's header that does not depend on the time at which it began
+local RECORD_BYTES = 88      -- the layer record without the times at which the layers began
 local ROTATING = 2           -- the kind of a filter whose layers belong to time slices
 local MAX_LAYERS = 255
 local MAX_RECORD_BYTES = RECORD_BYTES + 8 * (MAX_LAYERS + 1)
@@ -15,7 +15,7 @@ local function is_layered(identity)
   return identity and #identity > LAYERS_BYTES and identity:sub(1, 6) == 'layers'
 end
 
--- Whether the filter is being rebuilt: the identity of its successor follows its own.
+-- Whether the filter is being rebuilt: its successor's identity follows its own.
 local function has_successor(identity)
   return identity and own_identity(identity) ~= identity
 end
@@ -24,13 +24,13 @@ local function has_record(identity)
   return is_layered(identity) and identity:byte(7) == 2
 end
 
--- The value that a chain's cursor should have; nil for a filter without a cursor.
+-- The cursor that the caller of a chain expects; nil for a filter without a cursor.
 local function known_cursor(identity)
   local number = is_layered(identity) and not has_record(identity) and read_u64(identity, 9) or 0
   return number > 0 and number - 1 or nil
 end
 
--- The number of keys behind those that a script documents: the layer record, or the cursor and the bitmap to begin
+-- The number of keys after the keys that a script documents: the layer record, or the cursor and the bitmap to begin
 -- next; and the other layers; or the successor.
 local function extra_keys(identity)
   local cursor = known_cursor(identity)
@@ -54,26 +54,26 @@ local function read_record(key)
   return record
 end
 
--- The length of a time slice in microseconds, and the number of slices that an item stays; nil for a scaling filter.
+-- The length of a time slice in microseconds, and the number of slices in a window; nil for a scaling filter.
 local function slices_of(record)
   if record:byte(11) == ROTATING then
     return read_u64(record, 65), read_u64(record, 73)
   end
 end
 
--- The time at which a layer was begun; the newest is layer 0.
+-- The time at which a layer began; the newest is layer 0.
 local function begun(record, layer)
   local at = #record - 8 * layer - 7
   return read_u64(record, at)
 end
 
--- The slice that a time is in, and the last slice whose items have all expired by then.
+-- The slice of a time, and the last slice whose items have all expired by that time.
 local function slice_at(time, width, slices)
   local slice = math.floor(time / width)
   return slice, slice - slices - 1
 end
 
--- The error reply for a layer record that is missing: BLOOMENDED if all of its layers had come to their end.
+-- The error reply for a missing layer record, and whether all of its layers had ended (BLOOMENDED).
 local function missing(record)
   local width, slices = slices_of(record)
   if width then
@@ -85,8 +85,8 @@ local function missing(record)
   return redis.error_reply('BLOOMMISSING there is no such key'), false
 end
 
--- The layer record that the caller knows if it is stored; else nil and an error reply.  To a caller who only `reads`,
--- a filter whose layers have all come to their end is an empty one.
+-- The layer record that the caller knows if it is stored; else nil and an error reply.  For a caller who only `reads`,
+-- a filter whose layers have all ended is an empty filter.
 local function check_record(keys, identity, reads)
   local others, length = identity:byte(8), read_u64(identity, 9)
   local described = #identity - LAYERS_BYTES - length

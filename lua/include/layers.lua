@@ -1,4 +1,4 @@
--- Filters of one layer or several: an item is in the filter if it is in any layer, and only the newest is written.
+-- Filters of one or more layers: the filter contains an item if any layer does; only the newest layer is written.
 -- include: numbers
 -- include: format
 -- include: header
@@ -6,7 +6,7 @@
 -- include: layer_record
 -- include: chain
 
--- `open_filter` for several bitmaps of another system: the newest, with all `layers`, the newest first.
+-- `open_filter` for several bitmaps of another system: the newest bitmap, with all `layers`, the newest first.
 local function open_bitmaps(keys, identity)
   local cursor = known_cursor(identity)
   local others = cursor or identity:byte(8)
@@ -34,9 +34,10 @@ local function open_bitmaps(keys, identity)
   return newest
 end
 
--- The same for the layers of a layer record, without those of a rotating filter whose items have all expired.  `room`
--- is the number of items that the newest layer takes, `lasting` the longest time that an item stays, in milliseconds,
--- and `record` the key of a layer record that expires with its layers.
+-- `open_filter` for the layers of a layer record, without layers of a rotating filter whose items have all expired.
+-- `room` is the number of items that the newest layer takes, 0 if its slice `is_over`.  `lasting` is the longest time
+-- in milliseconds that an item stays.  `record` is the key of a layer record that expires with its layers.  `has_ended`
+-- is true if one of the layers that the caller knows has ended.
 local function open_recorded(keys, identity, reads)
   local record, refusal = check_record(keys, identity, reads)
   if not record then
@@ -46,9 +47,10 @@ local function open_recorded(keys, identity, reads)
   local described = LAYERS_BYTES + #record + 1
   local shared = #identity == described + PARAMETERS_BYTES - 1
   local width, slices = slices_of(record)
-  local current, past
+  local current, past, is_over
   if width then
     current, past = slice_at(clock(), width, slices)
+    is_over = slice_at(begun(record, 0), width, slices) < current
   end
   local newest = {
     key = keys[1],
@@ -59,6 +61,7 @@ local function open_recorded(keys, identity, reads)
     layers = {},
     shared = shared,
     room = 0,
+    is_over = is_over,
     lasting = width and math.ceil((slices + 1) * width / 1000),
     record = width and keys[#keys - others],
   }
@@ -75,7 +78,7 @@ local function open_recorded(keys, identity, reads)
       local layer = newest
       if i == 0 then
         newest.header = header
-        if not width or slice >= current then
+        if not is_over then
           newest.room = read_u64(header, 25) - read_u64(header, IDENTITY_BYTES + 1)
         end
       else
@@ -84,10 +87,11 @@ local function open_recorded(keys, identity, reads)
       newest.layers[#newest.layers + 1] = layer
     end
   end
+  newest.has_ended = #newest.layers <= others
   return newest
 end
 
--- The same for a filter that is being rebuilt: its `successor` is the second layer.
+-- `open_filter` for a filter that is being rebuilt, whose `successor` is the second layer.
 local function open_both(keys, identity)
   local filter, refusal = open_filter(keys[1], own_identity(identity))
   if not filter then
@@ -102,7 +106,7 @@ local function open_both(keys, identity)
   return filter
 end
 
--- `open_filter` for a filter of one layer or several; see `check_record` for `reads`.
+-- `open_filter` for a filter of one or more layers; see `check_record` for `reads`.
 local function open_layers(keys, identity, reads)
   if has_successor(identity) then
     return open_both(keys, identity)
@@ -114,8 +118,8 @@ local function open_layers(keys, identity, reads)
   return open_bitmaps(keys, identity)
 end
 
--- `read_items` for a filter and its successor, given the items of each: the filter alone answers, and both get each
--- item, the successor also one that the filter has.
+-- `read_items` for a filter and its successor, given the items of each.  Only the filter answers.  Each item is added
+-- to both, and to the successor even if the filter contains it.
 local function read_both(successor, count, old, new)
   local function set(item, before)
     local function begin_both()
@@ -130,7 +134,7 @@ local function read_both(successor, count, old, new)
   return { count = count, set = set, test = old.test }
 end
 
--- `read_items` for all layers; `set` returns nil if the newest has no room for a new item.
+-- `read_items` for all layers; `set` returns nil if the newest layer has no room for a new item.
 local function read_layers(filter, packed)
   if not filter.layers then
     return read_items(filter, packed)
@@ -185,7 +189,7 @@ local function read_layers(filter, packed)
   return { count = count, set = set, test = test, set_run = single and read[1].set_run }
 end
 
--- `note_added` for a filter of one layer or several.
+-- `note_added` for a filter of one or more layers.
 local function note_written(filter, added)
   if filter.cursor then
     note_put(filter)

@@ -1,7 +1,7 @@
--- A filter in a key of the server's module: the functions of one_layer.lua.
+-- The functions of one_layer.lua for a filter in a key of the server's module.
 -- include: module_markers
 
--- The number of keys behind those that a script documents.
+-- The number of keys after the keys that a script documents.
 local function extra_keys()
   return 0
 end
@@ -17,8 +17,8 @@ local function open_layers(keys, identity)
   return { key = key, first_bit = 0, marker = marker, generation = generation }
 end
 
--- What `read_items` returns.  `set_run` ends before the first item that the module refuses; it calls `before` only
--- where the first one is known, or has room.
+-- `read_items` for this filter.  `set_run` ends before the first item that the module refuses; it calls `before` only
+-- if the filter contains the first item or has room for it.
 local function read_layers(filter, packed)
   local key, items, there = filter.key, { cmsgpack.unpack(packed) }, nil
 
@@ -37,7 +37,7 @@ local function read_layers(filter, packed)
       before()
     end
     for item = first, last do
-      -- A new one may have no room all the same: the module grows only so far.  Other refusals came with `before`.
+      -- The module may still refuse a new item, since its growth is limited; other refusals came in `before`.
       local add = item == first and known and redis.call or redis.pcall
       local new = add('BF.ADD', key, items[item])
       if type(new) == 'table' then

@@ -1,4 +1,4 @@
--- The markers of a filter in a key of the server's module (FORMAT.md): items that only this generation of it has.
+-- The markers of a filter in a key of the server's module (FORMAT.md): items that only one generation has.
 
 local MARKER_PREFIX_BYTES = 7
 
@@ -14,7 +14,7 @@ local function markerless(key)
   return redis.error_reply('BLOOMCHANGED the filter has other markers')
 end
 
--- An error reply unless a filter has all the markers, which are packed, else nil.
+-- An error reply unless a filter has all of the packed markers, else nil.
 local function check_markers(key, markers)
   local there = redis.pcall('BF.MEXISTS', key, cmsgpack.unpack(markers))
   if there.err then
@@ -30,10 +30,10 @@ local function check_markers(key, markers)
   end
 end
 
--- Whether a filter, described by BF.INFO, takes so many new items: it grows, or has room for them.
+-- Whether a filter with this reply of BF.INFO takes `count` new items: it grows, or has room for them.
 local function has_room(about, count)
   for i = 1, #about, 2 do
-    local name = about[i].ok or about[i]  -- a status reply, by what the server's version sends
+    local name = about[i].ok or about[i]  -- some server versions send a status reply
     if name == 'Expansion rate' and about[i + 1] then
       return true
     end
@@ -41,7 +41,7 @@ local function has_room(about, count)
   return about[8] + count <= about[2]
 end
 
--- The error reply for an item that the module refused: that there is no room for it has a word of its own.
+-- The error reply for an item that the module refused: BLOOMFULL if the filter has no room for it.
 local function refused(reply)
   for _, phrase in ipairs({ 'filter is full', 'inserting into', 'exceed' }) do
     if reply.err:find(phrase, 1, true) then

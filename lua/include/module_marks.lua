@@ -1,9 +1,9 @@
--- The items that mark a filter in a key of the server's module (FORMAT.md).
+-- The items that this library adds to a filter in a key of the server's module (FORMAT.md).
 
 local MARK_PREFIX = '\0bloomr'
 
--- A new generation.  The server's clock is in it, so that a late copy of a call does not make that of a filter again
--- which was lost since: whoever knows that would not notice.
+-- A new generation.  It depends on the server's time, so that a delayed copy of a call does not create the generation
+-- of a lost filter again: a client that knows it could not detect the loss.
 local function new_generation(random)
   local time = redis.call('TIME')
   local digits = redis.sha1hex(random .. time[1] .. '.' .. time[2]):sub(1, 16)
@@ -12,9 +12,9 @@ local function new_generation(random)
   end))
 end
 
--- Append the marks of a filter of this `generation` and `kind` to `items`: so many markers, as many of a signature,
--- and so many copies of each nibble of the spelling; if its items are encoded, as many that say so, and by what.
--- Return how many there are.
+-- Append the marks of a filter of this `generation` and `kind` to `items`: `markers` markers, as many items of the
+-- signature, and `copies` items for each nibble of the generation.  If the filter's items are encoded, append `markers`
+-- items that say so, and as many that name the encoding.  Return the number of appended items.
 local function append_marks(items, generation, kind, markers, copies, encoding)
   local before = #items
   local signs = encoding == '' and { generation, kind } or { generation, kind, 'coded', 'by' .. encoding }

@@ -1,7 +1,7 @@
--- Creating and describing a filter in a key of the server's module.
+-- The creation and description of a filter in a key of the server's module.
 -- include: module_marks
 
--- An error reply if the server lacks the module, or its scripts the library to read what they are sent, else nil.
+-- An error reply if the server lacks the module, or its scripts lack cmsgpack, else nil.
 local function module_missing(key)
   local reply = rawget(_G, 'cmsgpack') and redis.pcall('BF.EXISTS', key, '')
   if not reply or type(reply) == 'table' and reply.err:find('nknown', 1, true) then
@@ -9,8 +9,8 @@ local function module_missing(key)
   end
 end
 
--- Store a filter with its marks, which expires after `ttl` ms, or never if that is 0.  Return the error reply of
--- the first command that is refused, and leave nothing behind then.
+-- Store a filter with its marks, which expires after `ttl` ms, or never if `ttl` is 0.  If a command is refused, delete
+-- the filter and return the error reply.
 local function create_marked(key, generation, kind, markers, copies, encoding, options, ttl)
   options[#options + 1] = 'ITEMS'
   append_marks(options, generation, kind, markers, copies, encoding)
@@ -25,7 +25,7 @@ local function create_marked(key, generation, kind, markers, copies, encoding, o
   end
 end
 
--- What a client reads a filter from; `created` is its generation if this call has made it, else ''.
+-- The description of a filter for a client; `created` is its generation if this call created it, else ''.
 local function state_of(key, created, questions)
   local about = redis.pcall('BF.INFO', key)
   if about.err then

@@ -1,5 +1,5 @@
--- Numbers in binary arguments and headers.  Servers have the library `struct` for them; plain Lua, which fakeredis
--- embeds, does not.
+-- Numbers in binary arguments and headers.  Servers have the library `struct` to read them; the plain Lua that
+-- fakeredis embeds does not.
 
 local struct = rawget(_G, 'struct')
 
@@ -18,7 +18,8 @@ local function read_u64(bytes, first)
   return number
 end
 
--- The number of bits, or counters, in a header or a description.  The four bytes before it say what items go through.
+-- The number of bits, or counters, in a header or a description; it has four bytes, since those before it have another
+-- meaning (the items' encoding).
 local function num_bits_of(header)
   local number
   if struct then

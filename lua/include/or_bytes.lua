@@ -1,21 +1,29 @@
--- Setting bits of a filter from bytes, as many as a script may take.
+-- The OR of bytes into a filter's bits.
 -- include: header
 
 local MAX_BYTES = 131072  -- about 0.5 ms
 
--- Keeps temporary keys from replicas and the append-only file, on servers that allow it.
+-- Keep temporary keys from replicas and the append-only file, on servers that allow it.
 local function replicate(what)
   if redis.set_repl then
     redis.set_repl(what)
   end
 end
 
--- OR bytes into a filter from byte `first` of its bits on; return the bytes that were there, and how many bits are new.
+-- OR bytes into a filter from byte `first` of its bits on; return the previous bytes, none if no bit of them was set,
+-- and the number of newly set bits.
 local function or_bytes(filter, first, bytes, old_key, new_key)
   local start = filter.first_bit / 8 + first
-  local old = redis.call('GETRANGE', filter.key, start, start + #bytes - 1)
+  local stop = start + #bytes - 1
+  if redis.call('BITCOUNT', filter.key, start, stop) == 0 then  -- takes a third of the time of the copies below
+    if bytes:find('[^%z]') then
+      redis.call('SETRANGE', filter.key, start, bytes)
+    end
+    return '', redis.call('BITCOUNT', filter.key, start, stop)
+  end
+  local old = redis.call('GETRANGE', filter.key, start, stop)
   replicate(redis.REPL_NONE)
-  redis.call('UNLINK', old_key, new_key)  -- who may not, leaves nothing behind
+  redis.call('UNLINK', old_key, new_key)  -- first, so that a user without this right leaves nothing behind
   redis.call('SET', old_key, old)
   redis.call('SET', new_key, bytes)
   redis.call('BITOP', 'OR', new_key, new_key, old_key)

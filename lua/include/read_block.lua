@@ -1,6 +1,6 @@
--- Read the block that the mask at `at` in `packed` belongs to.  Its words become the locals a to h, those of the
--- mask p to w, of a small block only a to d and p to s: in tables they would cost half as much again.  Needs numbers,
--- words, block_size, and the locals call, format, key and first_byte.
+-- Read the packed block at `at` in `packed`, and the stored block.  The words of the stored block become the locals a
+-- to h and those of the mask p to w; a small block has only a to d and p to s.  Tables would take 1.5 times as long.
+-- Needs numbers, words, block_size, and the locals call, format, key and first_byte.
 local block, p, q, r, s, t, u, v, w = read_words(packed_words, packed, at)
 local start = first_byte + block * block_bytes
 local stop = start + block_bytes - 1

@@ -1,3 +1,3 @@
--- The `text` of a receipt that keeps the `reply` of the lane's call `number`; or, if it is nil or false, that the call has
--- none yet.  Needs format, and the locals number and reply.
+-- The `text` of a receipt with the `reply` of the session's call `number`.  If `reply` is nil or false, the text says
+-- that the call has no reply yet.  Needs format, and the locals number and reply.
 local text = number .. (reply and ':' .. reply .. ';' or BEGUN)

@@ -1,17 +1,18 @@
--- Receipts of calls (lane.lua): written before a call's first write and after its last, and asked about again.
+-- Receipts of calls (session.lua): written before a call's first write and after its last, and read by retries.
 -- include: format
 -- include: answer
--- include: lane
+-- include: session
 
--- Keep the reply of a call, or that it has none yet if that is nil.
+-- Store the reply of a call in its receipt; nil says that the call has no reply yet.
 local function keep(receipt, number, reply, lasting)
   if receipt then
     -- paste: write_receipt
   end
 end
 
--- Make sure that nothing refuses the writes to follow, before the first of them: a right that is missing, a full
--- memory, a lost quorum.  A `filter` of the module has a marker, which is there, so that adding it changes nothing.
+-- Let the server refuse the call before its first change, if a right is missing, the memory is full or a quorum is
+-- lost: these writes change nothing.  A `filter` of the module contains its marker, so adding the marker changes
+-- nothing.
 local function begin(filter, receipt, number, lasting)
   if filter.marker then
     redis.call('BF.ADD', filter.key, filter.marker)
@@ -22,13 +23,12 @@ local function begin(filter, receipt, number, lasting)
   keep(receipt, number, nil, lasting)
 end
 
--- The reply to an item of an earlier call, which has a receipt of its own: the answer that the earlier call gave,
--- at `index` in its reply.  An earlier call that was not executed never will be from now on, whenever it arrives.
--- Who asks for that answer has opened the filter before: one about a filter that is gone is no answer by now.
--- `short` says that its reply may have ended before the item.
+-- The answer of an earlier call about an item, at `index` in the reply in the earlier call's receipt.  If the earlier
+-- call was not executed, mark its receipt so that it never will be, even if it arrives later.  Open the filter first,
+-- since an answer about a lost filter is void.  `short` says that the reply may have ended before the item.
 local function replay_item(receipt, number, index, short)
   if not number or not index then
-    return redis.error_reply('BLOOMARGUMENT an earlier call needs its number in the lane, and the index of the item')
+    return redis.error_reply('BLOOMARGUMENT an earlier call needs its number in the session, and the index of the item')
   end
   local kept, gone_on = recall(receipt, number)
   if kept and index < #kept then

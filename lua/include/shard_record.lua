@@ -1,4 +1,5 @@
--- The shard record (FORMAT.md): the key of a sharded filter, which says which generation each shard has.
+-- The shard record (FORMAT.md): the key of a sharded filter, with the times at which its parts were created.
 
-local SHARD_RECORD_STATE = 88  -- the offset of what is left to do
-local SHARD_RECORD_BYTES = 96  -- without the table of generations
+local SHARD_RECORD_STATE = 88  -- the offset of the state, which has two bytes
+local SHARD_RECORD_IN_USE, SHARD_RECORD_DELETED = '\0\0', '\0\2'
+local SHARD_RECORD_BYTES = 96  -- the length without the table

@@ -1,5 +1,5 @@
--- In a loop over blocks: set `there` to false and leave the loop unless the block has all bits of the mask at `at` in
--- `packed`.  Needs what read_block needs.
+-- In a loop over blocks: set `there` to false and leave the loop unless the stored block has all bits of the mask at
+-- `at` in `packed`.  Needs all that read_block needs.
 -- paste: read_block
 if p ~= 0 and bor(a, p) ~= a or q ~= 0 and bor(b, q) ~= b
   or r ~= 0 and bor(c, r) ~= c or s ~= 0 and bor(d, s) ~= d

@@ -6,7 +6,7 @@ local BAD_BLOCKS = 'BLOOMARGUMENT the blocks are malformed, or lie outside the f
 
 local NUMBER = '<I4'
 
--- The server's own functions; or replacements that know only the formats of block_size and treat all words as unsigned.
+-- The server's own functions, or replacements that support only the formats of block_size, with unsigned words.
 local bit = rawget(_G, 'bit')
 
 local read_words = struct and struct.unpack or function(format, bytes, first)

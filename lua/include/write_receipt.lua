@@ -1,6 +1,6 @@
--- Keep the `reply` of the lane's call `number` in its receipt, which has been read; for no longer than `lasting` ms, if
--- that is not nil, since items of the filter expire after that time.  A receipt that lasts for long enough is written
--- over, which takes the server half of the time that SET with a time to live does.  Needs format, and the locals receipt,
+-- Store the `reply` of the session's call `number` in its receipt, which must have been read; for at most `lasting` ms,
+-- if that is not nil, since items of the filter expire after that time.  A receipt with enough time to live is
+-- overwritten in place, which takes half the time of SET with a time to live.  Needs format, and the locals receipt,
 -- number, reply and lasting.
 -- paste: receipt_text
 if lasting or redis.call('PTTL', receipt) < LASTING_MS then

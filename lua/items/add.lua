@@ -1,17 +1,17 @@
--- Add a batch of items: set all bits of each, and reply which items were new.
+-- Add a batch of items: set all bits of each item, and reply which items were new.
 --
--- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
--- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
--- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply was lost; absent
---          if there is none
+-- KEYS[1]  the filter, or the newest of its layers (further keys come last: FORMAT.md)
+-- KEYS[2]  the receipt of this call's session; absent if the call need not be safe to retry
+-- KEYS[3]  for a retry about one item: the receipt of the session of the earlier call, whose reply was lost; else
+--          absent
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the packed items, one after another: bit offsets or blocks (FORMAT.md)
--- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
--- ARGV[4]  with KEYS[3]: the same of the earlier call
+-- ARGV[3]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
+-- ARGV[4]  with KEYS[3]: the name of the earlier call
 -- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
--- Reply: for one item 1 (new) or 0 (present); for more a string with one such character each, which ends
--- before the first new item that the newest of several layers has no room for
+-- Reply: for one item 1 (new) or 0 (present); for more items a string with one such character each, which ends
+-- before the first new item that the newest layer has no room for
 
 -- include: decimals
 -- include: header

@@ -1,14 +1,14 @@
--- Claim each item of a batch that is neither in the filter nor held by another owner.
+-- Claim each item of a batch, unless the filter contains it or another owner holds it.
 --
--- KEYS[1]      the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- KEYS[1]      the filter, or the newest of its layers (further keys come last: FORMAT.md)
 -- KEYS[i + 1]  the claim of item i, from 1
 -- ARGV[1]      the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]      the packed items, one after another: bit offsets or blocks (FORMAT.md)
 -- ARGV[3]      the lease of the claims, in milliseconds
--- ARGV[4]      the owners, 16 bytes an item; the same again if the call is sent again
+-- ARGV[4]      the owners, 16 bytes an item; a retry sends the same owners
 --
--- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy); then for each busy item,
---        in order, a space and the milliseconds for which it is still held
+-- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy); then, for each busy item
+--        in order, a space and the milliseconds that its lease has left
 
 -- include: decimals
 -- include: layers or one_layer or module_filter
@@ -43,7 +43,7 @@ for i = 1, items.count do
       answers[i] = 'b'
       left[#left + 1] = ' ' .. math.max(0, redis.call('PTTL', claim))
     else
-      -- A late copy of a call never shortens the lease.
+      -- A delayed copy of a call must not shorten the lease.
       if held ~= mine or redis.call('PTTL', claim) < lease then
         redis.call('SET', claim, mine, 'PX', lease)
       end

@@ -1,16 +1,17 @@
--- Add items and drop their claims, of each if the caller still holds it.
+-- Add items and delete their claims; an item is added only if the caller still holds its claim.
 --
--- KEYS[1]              the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- KEYS[1]              the filter, or the newest of its layers (further keys come last: FORMAT.md)
 -- KEYS[1 + i]          the claim of item i, from 1
--- KEYS[1 + count + i]  the receipt of the lane of its commit; absent if the call need not be safe to send again
+-- KEYS[1 + count + i]  the receipt of the session of commit i; absent if the call need not be safe to retry
 -- ARGV[1]              the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]              the packed items, one after another: bit offsets or blocks (FORMAT.md)
 -- ARGV[3]              the owners of the claims, 16 bytes an item
--- ARGV[3 + i]          with receipts: the number of the commit in its lane, a dot and a check (FORMAT.md)
+-- ARGV[3 + i]          with receipts, the name of commit i (FORMAT.md): its number in the session, a dot and a checksum
 --
--- Reply: for one item 1; or, if the claim is another owner's or gone and nothing was changed, 2 if the item is done,
---        else 0.  For more a string with one such character each, or - where the lane has gone on; it ends before the
---        first item that there is no room for.
+-- Reply: for one item, 1 if the commit was executed.  If the caller does not hold the claim, neither the filter
+--        nor the claim changes: the reply is 2 if the filter contains the item, else 0.  For several items, a string
+--        with one such character for each, or - if its session has a later call.  The string ends before the first
+--        item that the filter has no room for.
 
 -- include: format
 -- include: header
@@ -32,7 +33,7 @@ end
 local items, malformed
 local answers, done, added, is_written = {}, {}, 0, false
 
--- The reply to the commit of item i; nil if there is no room for it.
+-- The reply to the commit of item i; nil if the filter has no room for it.
 local function commit(i)
   local claim, owner = KEYS[1 + i], owners:sub((i - 1) * OWNER_BYTES + 1, i * OWNER_BYTES)
   local receipt, number = has_receipts and KEYS[1 + count + i], ARGV[3 + i]
@@ -54,7 +55,8 @@ local function commit(i)
     return malformed
   elseif value_of(claim) ~= filter.generation .. owner then
     local denial = items.test(i) and 2 or 0
-    keep(receipt, number, denial, filter.lasting)  -- late copies of the claim and of this call would commit it yet
+    -- Without this receipt, delayed copies of the claim and then of this call could still commit the item.
+    keep(receipt, number, denial, filter.lasting)
     return denial
   end
   local dropped, left = false, nil
@@ -64,7 +66,7 @@ local function commit(i)
       redis.call('UNLINK', claim)
     end
   end
-  -- All that may be refused comes before the first bit.
+  -- Every write that the server may refuse comes before the first bit.
   local reply, new = set_items(items, function()
     begin(filter, receipt, number, filter.lasting)
     if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) < BLOCKED then
@@ -73,7 +75,7 @@ local function commit(i)
     drop()
   end, i)
   if #reply == 0 then
-    if left and left > 0 then  -- the module has refused the item: nothing was done
+    if left and left > 0 then  -- the module has refused the item: restore its claim
       redis.call('SET', claim, filter.generation .. owner, 'PX', left)
     end
     return nil

@@ -1,10 +1,10 @@
--- Reply which items of a batch are in the filter; nothing is changed.
+-- Reply which items of a batch the filter contains; change nothing.
 --
--- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- KEYS[1]  the filter, or the newest of its layers (further keys come last: FORMAT.md)
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the packed items, one after another: bit offsets or blocks (FORMAT.md)
 --
--- Reply: for one item 1 (present) or 0 (absent); for more a string with one such character each
+-- Reply: for one item 1 (present) or 0 (absent); for more items a string with one such character each
 
 -- include: layers or one_layer
 -- include: answer
@@ -22,6 +22,6 @@ end
 
 local answers = {}
 for i = 1, items.count do
-  answers[i] = items.test(i) and '1' or '0'
+  answers[i] = not filter.unwritten and items.test(i) and '1' or '0'
 end
 return answer(table.concat(answers))

@@ -1,11 +1,11 @@
--- `contains` for a filter of one layer in the blocked layout: in a quarter of the text, which the first call of each of
--- a caller's pipelines sends along.
+-- `contains` for a filter of one layer in the blocked layout.  It has a quarter of the text, since the first call in
+-- each of a caller's pipelines carries the whole text.
 --
 -- KEYS[1]  the filter
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the packed items, one after another: blocks (FORMAT.md)
 --
--- Reply: for one item 1 (present) or 0 (absent); for more a string with one such character each
+-- Reply: for one item 1 (present) or 0 (absent); for more items a string with one such character each
 
 -- include: numbers
 -- include: format
@@ -17,8 +17,8 @@ local key, identity, packed = KEYS[1], ARGV[1], ARGV[2]
 if fit then
   local answers, count = {}, 0
   for item = 1, #packed, stride do
-    local there = true
-    for at = item, item + stride - 1, entry_bytes do
+    local there = not unwritten
+    for at = item, there and item + stride - 1 or 0, entry_bytes do
       -- paste: test_block
     end
     count = count + 1

@@ -1,11 +1,11 @@
--- Extend the lease of a claim, if the caller still holds it; one that is longer already stays as it is.
+-- Extend the lease of a claim if the caller still holds it; never shorten the lease.
 --
 -- KEYS[1]  the claim of the item
 -- KEYS[2]  the layer record; absent if the filter has none
 -- ARGV[1]  the claim's value: the filter's generation and the owner
 -- ARGV[2]  the lease from now on, in milliseconds
 --
--- Reply: 1; or 0 if the claim is another owner's or gone
+-- Reply: 1; or 0 if another owner or nobody holds the claim
 
 -- include: decimals
 -- include: layer_record

@@ -1,9 +1,9 @@
--- Drop a claim, if the caller still holds it.
+-- Release a claim if the caller still holds it.
 --
 -- KEYS[1]  the claim of the item
 -- ARGV[1]  the claim's value: the filter's generation and the owner
 --
--- Reply: 1; or 0 if the claim is another owner's or gone
+-- Reply: 1; or 0 if another owner or nobody holds the claim
 
 -- include: format
 -- include: claims
@@ -16,6 +16,6 @@ if malformed then
 elseif redis.call('GET', claim) ~= mine then
   return 0
 end
--- A late copy of the claim finds that it is over.
+-- This value stops a delayed copy of the claim.
 redis.call('SET', claim, mine .. RELEASED, 'PX', RECEIPT_MS)
 return 1

@@ -1,16 +1,16 @@
--- Remove a batch of items from a filter that counts: lower the counters of each, and reply which items were in.
+-- Remove a batch of items from a counting filter: lower the counters of each item, and reply which were present.
 --
 -- KEYS[1]  the filter
--- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
--- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply was lost; absent
---          if there is none
+-- KEYS[2]  the receipt of this call's session; absent if the call need not be safe to retry
+-- KEYS[3]  for a retry about one item: the receipt of the session of the earlier call, whose reply was lost; else
+--          absent
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the packed items, one after another: the numbers of their counters (FORMAT.md)
--- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
--- ARGV[4]  with KEYS[3]: the same of the earlier call
+-- ARGV[3]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
+-- ARGV[4]  with KEYS[3]: the name of the earlier call
 -- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
--- Reply: for one item 1 (removed) or 0 (absent); for more a string with one such character each
+-- Reply: for one item 1 (removed) or 0 (absent); for more items a string with one such character each
 
 -- include: decimals
 -- include: header

@@ -1,18 +1,18 @@
--- Begin a layer: the next one, or the first one of a filter that is new or emptied.
+-- Begin a layer: the next layer of a filter, or the first layer of a new or emptied filter.
 --
 -- KEYS[1]      the layer record
 -- KEYS[2]      the layer to begin
--- KEYS[3]      the newest layer that the caller knows, absent if there is none
--- KEYS[i + 2]  for every i from 2: the other layers that the caller knows, the next newest first; then layers that may
---              be left of earlier generations.  All are deleted where the filter is new or emptied
--- ARGV[1]      the layer record that the caller knows, empty if there is none
--- ARGV[2]      the layer record to store, without the times at which layers were begun (88 bytes); if its
---              generation is not the one known, the filter is emptied, or made if there is none any more
+-- KEYS[3]      the newest layer that the caller knows, absent if it knows none
+-- KEYS[i + 2]  for every i from 2: the other layers that the caller knows, the newest first; then layers that may
+--              remain of earlier generations.  If the filter is new or emptied, all are deleted
+-- ARGV[1]      the layer record that the caller knows, empty if it knows none
+-- ARGV[2]      the layer record to store, without the times at which layers began (88 bytes); if its generation is
+--              not the known one, the filter is emptied, or created if it has vanished
 -- ARGV[3]      the header of the layer (64 bytes; the script sets creation time and count)
 -- ARGV[4]      time to live of a new filter in milliseconds, 0 for none
 --
--- Reply: { layer record in hex, time to live in ms or -1 }; unchanged if it is not the one that the caller
--- knows, or if no other layer is needed
+-- Reply: { the stored layer record in hex, time to live in ms or -1 }; the record is unchanged if the caller does not
+-- know it, or if no further layer is needed
 
 -- include: decimals
 -- include: numbers
@@ -75,7 +75,7 @@ if there ~= '' then
   local left = redis.call('PTTL', key)
   expires = left < 0 and 0 or math.max(1, left)
 end
--- Writes that change nothing: what refuses the others to follow, a full memory or a missing right, refuses these.
+-- These writes change nothing: if the memory is full or a right is missing, the server refuses them before the others.
 redis.call('SETRANGE', key, 0, '')
 if expires > 0 then
   redis.call('PEXPIRE', key, expires)
@@ -91,7 +91,7 @@ end
 local lasting = expires
 if width then
   local past_from = (slice_at(time, width, slices) + slices + 1) * width
-  local grace = math.min(60000000, width * slices)  -- for a clock that is set back a little
+  local grace = math.min(60000000, width * slices)  -- in case the clock is set back a little
   lasting = math.ceil((past_from + grace - time) / 1000)
 end
 local header = create(layer, template, lasting, time)

@@ -1,10 +1,10 @@
--- Make a filter the first layer of a filter that grows, which takes its name.
+-- Make a filter the first layer of a growing filter, which takes the filter's name.
 --
--- KEYS[1]  the filter; the layer record from then on
+-- KEYS[1]  the filter; afterwards the layer record
 -- KEYS[2]  the key of the first layer
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the layer record to store, without the times at which layers were begun (88 bytes)
--- ARGV[3]  the header of the layer (64 bytes; creation time and count are those of the filter)
+-- ARGV[2]  the layer record to store, without the times at which layers began (88 bytes)
+-- ARGV[3]  the header of the layer (64 bytes; the script keeps the filter's creation time and count)
 --
 -- Reply: { layer record in hex, time to live in ms or -1 }
 
@@ -25,7 +25,7 @@ elseif #wanted ~= RECORD_BYTES or wanted:sub(41, 48) ~= template:sub(41, 48) the
 end
 local there = read_header(key)
 if there and there:sub(41, 48) == wanted:sub(41, 48) then
-  return { hex(read_record(key)), redis.call('PTTL', key) }  -- the call was sent again, and has been executed
+  return { hex(read_record(key)), redis.call('PTTL', key) }  -- this is a retry of a call that was executed
 end
 local filter, refusal = open_filter(key, identity)
 if not filter then
@@ -35,7 +35,7 @@ elseif filter.header:byte(11) ~= 0 or filter.header:sub(8, 12) ~= template:sub(8
   return redis.error_reply('BLOOMARGUMENT the layer is not as large as the filter, or that is no plain one')
 end
 local left = redis.call('PTTL', key)
--- Writes that change nothing: what refuses the others to follow, a full memory or a missing right, refuses these.
+-- These writes change nothing: if the memory is full or a right is missing, the server refuses them before the others.
 redis.call('SETRANGE', key, 0, '')
 redis.call('SETRANGE', layer, 0, '')
 redis.call('SET', key, '', 'NX')

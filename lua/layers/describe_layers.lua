@@ -1,4 +1,4 @@
--- Describe the layers that are stored; nothing is changed.
+-- Describe the stored layers; change nothing.
 --
 -- KEYS[1]  the layer record
 --

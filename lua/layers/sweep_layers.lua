@@ -1,9 +1,9 @@
--- Delete the layers that a lost layer record has left; nothing if there is one.
+-- Delete the layers of a lost layer record; do nothing if a layer record exists.
 --
 -- KEYS[1]      the layer record
 -- KEYS[i + 1]  a layer, for every i from 1
 --
--- Reply: the number of layers deleted
+-- Reply: the number of deleted layers
 
 if #KEYS < 2 then
   return redis.error_reply('BLOOMARGUMENT there is no layer to delete')

@@ -1,26 +1,26 @@
 -- Add a batch of items to a filter in a key of the server's module, and reply which items were new.
 --
 -- KEYS[1]  the filter
--- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
--- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply was lost; absent
---          if there is none
--- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
--- ARGV[2]  the items, as strings of MessagePack, one after another
--- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
--- ARGV[4]  with KEYS[3]: the same of the earlier call
+-- KEYS[2]  the receipt of this call's session; absent if the call need not be safe to retry
+-- KEYS[3]  for a retry about one item: the receipt of the session of the earlier call, whose reply was lost; else
+--          absent
+-- ARGV[1]  the markers of the filter that the caller knows, as MessagePack strings
+-- ARGV[2]  the items, as MessagePack strings, one after another
+-- ARGV[3]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
+-- ARGV[4]  with KEYS[3]: the name of the earlier call
 -- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
--- Reply: for one item 1 (new) or 0 (present); for more a string with one such byte each, which ends before the
--- first item that the module refused
+-- Reply: for one item 1 (new) or 0 (present); for more items a string with one such byte each, which ends before
+-- the first item that the module refused
 
 -- include: format
 
 local key, receipt, earlier_receipt, markers, packed, number = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local rest, item = cmsgpack.unpack_one(packed)
 local is_one = rest < 0
-local ours, known, has_begun  -- the last: the receipt says that the item is new, and the module has refused it
+local ours, known, has_begun  -- `has_begun`: the receipt says that the item is new, but the module has refused it
 
--- The usual case of one item: the receipt of its lane is that of an older call.
+-- The usual case of one item: its session's receipt belongs to an older call.
 if is_one and number and receipt and not earlier_receipt then
   local there = redis.pcall('BF.MEXISTS', key, item, cmsgpack.unpack(markers))
   ours, known = not there.err and #there > 1, there[1] == 1
@@ -79,7 +79,7 @@ if receipt then
 end
 keep(receipt, number)
 
--- Add items one by one, as an error would lose the answers of the others in one command.
+-- Add items one by one, since an error in a single command for all would lose the other answers.
 local function add_each()
   local items, answers = { cmsgpack.unpack(packed) }, {}
   for i = 1, #items do
@@ -92,7 +92,7 @@ local function add_each()
   return table.concat(answers)
 end
 
--- Add all items by one command, whose reply ends with the error of an item that was refused.
+-- Add all items by one command; its reply ends with the error of a refused item.
 local function add_all()
   local answers = redis.pcall('BF.MADD', key, cmsgpack.unpack(packed))
   if answers.err then
@@ -106,7 +106,7 @@ local function add_all()
   return string.char(unpack(answers))
 end
 
--- Valkey makes one error of a reply that has one in it.
+-- Valkey turns a reply that contains an error into an error.
 local about = rawget(_G, 'server') and redis.call('BF.INFO', key)
 local room = about and about[2] - about[8]
 local fits = not room or #packed / 2 <= room or select('#', cmsgpack.unpack(packed)) <= room

@@ -1,18 +1,18 @@
--- Empty a filter in a key of the server's module: a new generation with the same parameters and the same expiry time.
--- It is made under another name first, so that nothing is lost where that is refused.
+-- Empty a filter in a key of the server's module: create a new generation with the same parameters and expiry time.
+-- The new filter is first created under another name, so that nothing is lost if the server refuses it.
 --
 -- KEYS[1]  the filter
--- KEYS[2]  a free name for the new one
--- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
--- ARGV[2]  the markers of the new one
--- ARGV[3]  its generation
--- ARGV[4]  'made' or 'adopted', as the old one was (FORMAT.md)
+-- KEYS[2]  a free name for the new filter
+-- ARGV[1]  the markers of the filter that the caller knows, as MessagePack strings
+-- ARGV[2]  the markers of the new filter
+-- ARGV[3]  the generation of the new filter
+-- ARGV[4]  'made' or 'adopted', the same as for the old filter (FORMAT.md)
 -- ARGV[5]  the number of markers
--- ARGV[6]  that of the copies of what spells the generation
--- ARGV[7]  the encoding of its items in eight hexadecimal digits, '' for none
+-- ARGV[6]  the number of items for each nibble of the generation
+-- ARGV[7]  the encoding of the filter's items in eight hexadecimal digits, '' for none
 -- ARGV[i]  an option of BF.INSERT, for every i from 8
 --
--- Reply: that of module_reserve
+-- Reply: the same as that of module_reserve
 
 -- include: decimals
 -- include: module_markers
@@ -25,7 +25,7 @@ if not count or not copies or not encoding then
   return redis.error_reply('BLOOMARGUMENT the number of the markers, or of the copies, is missing')
 end
 if not check_markers(key, new_markers) then
-  return state_of(key, generation, '')  -- the call was sent again, and has been executed
+  return state_of(key, generation, '')  -- this is a retry of a call that was executed
 end
 local refusal = check_markers(key, markers)
 if refusal then

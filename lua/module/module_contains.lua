@@ -1,8 +1,8 @@
--- Reply whether an item is in a filter in a key of the server's module; nothing is changed.
+-- Reply whether a filter in a key of the server's module contains an item; change nothing.
 --
 -- KEYS[1]  the filter
--- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
--- ARGV[2]  the item, as a string of MessagePack
+-- ARGV[1]  the markers of the filter that the caller knows, as MessagePack strings
+-- ARGV[2]  the item, as a MessagePack string
 --
 -- Reply: 1 (present) or 0 (absent)
 

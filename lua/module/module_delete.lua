@@ -1,9 +1,9 @@
 -- Delete a filter in a key of the server's module.
 --
 -- KEYS[1]  the filter
--- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
--- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
--- ARGV[2]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+-- KEYS[2]  the receipt of this call's session; absent if the call need not be safe to retry
+-- ARGV[1]  the markers of the filter that the caller knows, as MessagePack strings
+-- ARGV[2]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
 --
 -- Reply: 1
 

@@ -1,8 +1,8 @@
--- Set the time to live of a filter in a key of the server's module, or let it live for ever.
+-- Set or remove the time to live of a filter in a key of the server's module.
 --
 -- KEYS[1]  the filter
--- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
--- ARGV[2]  time to live in milliseconds from now, 0 for ever
+-- ARGV[1]  the markers of the filter that the caller knows, as MessagePack strings
+-- ARGV[2]  time to live in milliseconds from now, 0 for none
 --
 -- Reply: 1
 

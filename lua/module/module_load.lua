@@ -1,8 +1,8 @@
 -- Add items to a filter in a key of the server's module, without an answer for each.
 --
 -- KEYS[1]  the filter
--- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
--- ARGV[2]  the items, as strings of MessagePack, one after another
+-- ARGV[1]  the markers of the filter that the caller knows, as MessagePack strings
+-- ARGV[2]  the items, as MessagePack strings, one after another
 --
 -- Reply: 1
 

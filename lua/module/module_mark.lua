@@ -1,14 +1,14 @@
--- Add markers to a filter of another program in a key of the server's module, unless it has markers.
+-- Add markers to a filter of another program in a key of the server's module, unless it has markers already.
 --
 -- KEYS[1]  the filter
--- ARGV[1]  the items that every filter with markers has, as strings of MessagePack (FORMAT.md): one kind
--- ARGV[2]  the other kind
--- ARGV[3]  random bytes, for its generation
--- ARGV[4]  the number of its markers
--- ARGV[5]  that of the copies of what spells the generation
--- ARGV[6]  the encoding of its items in eight hexadecimal digits, '' for none
+-- ARGV[1]  the signature of filters that this library created, as MessagePack strings (FORMAT.md)
+-- ARGV[2]  the signature of filters that another program created
+-- ARGV[3]  random bytes, for the filter's generation
+-- ARGV[4]  the number of markers
+-- ARGV[5]  the number of items for each nibble of the generation
+-- ARGV[6]  the encoding of the filter's items in eight hexadecimal digits, '' for none
 --
--- Reply: 1; or 0 if it has markers
+-- Reply: 1; or 0 if the filter has markers
 
 -- include: decimals
 -- include: module_markers

@@ -1,17 +1,17 @@
--- Create a filter in a key of the server's module unless the key exists; reply what is stored then.
+-- Create a filter in a key of the server's module unless the key exists; describe the stored filter.
 --
 -- KEYS[1]  the filter
 -- ARGV[1]  time to live in milliseconds from creation, 0 for none
--- ARGV[2]  random bytes, for its generation; '' if it has to exist
--- ARGV[3]  items to test in what is stored then, as strings of MessagePack; '' for none
--- ARGV[4]  the number of its markers, if it may be created (FORMAT.md)
--- ARGV[5]  that of the copies of what spells the generation
+-- ARGV[2]  random bytes, for the generation of a new filter; '' to create none
+-- ARGV[3]  items to test in the stored filter, as MessagePack strings; '' for none
+-- ARGV[4]  the number of markers of a new filter (FORMAT.md)
+-- ARGV[5]  the number of items for each nibble of its generation
 -- ARGV[6]  the encoding of its items in eight hexadecimal digits, '' for none
 -- ARGV[i]  an option of BF.INSERT, for every i from 7
 --
--- Reply: { its generation in hexadecimal digits if it was created, else ''; time to live in ms or -1; the reply of
--- BF.INFO; the header of BF.SCANDUMP, or an empty string where the module has no such command; a byte for each item of
--- ARGV[3], 1 or 0 }
+-- Reply: { the generation of a new filter in hexadecimal digits, '' if none was created; time to live in ms or -1; the
+-- reply of BF.INFO; the header of BF.SCANDUMP, '' if the module has no such command; for each item of ARGV[3] a byte, 1
+-- or 0 }
 
 -- include: decimals
 -- include: module_state

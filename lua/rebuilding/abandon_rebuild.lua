@@ -1,13 +1,13 @@
--- Abandon a rebuild: the filter goes on as it was, and the successor is deleted.
+-- Abandon a rebuild: keep the filter as it is, and delete the successor.
 --
--- KEYS[1]  the filter; if it is another one by now, it is left alone
+-- KEYS[1]  the filter; if it has another identity, it is left alone
 -- KEYS[2]  the successor
 -- ARGV[1]  the identity of the filter (56 bytes)
--- ARGV[2]  the identity of the successor (56 bytes); empty for one that has vanished
--- ARGV[3]  three random bytes: the filter gets another identity than before the rebuild, so that a late copy of a call
---          that was refused meanwhile is refused too
+-- ARGV[2]  the identity of the successor (56 bytes); empty if it has vanished
+-- ARGV[3]  three random bytes: the filter gets another identity than before the rebuild, so that the script refuses a
+--          delayed copy of a call that was refused during the rebuild
 --
--- Reply: 1; or 0 if the filter is not being rebuilt any more, or has another successor by now
+-- Reply: 1; or 0 if the filter is no longer being rebuilt, or has another successor
 
 -- include: header
 -- include: rebuilding

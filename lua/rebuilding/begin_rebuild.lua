@@ -1,14 +1,14 @@
--- Begin to rebuild a filter: make its successor, an empty filter that gets all items that are added from now on.
+-- Begin to rebuild a filter: create its successor, an empty filter to which all later items are added as well.
 --
 -- KEYS[1]  the filter
 -- KEYS[2]  the successor
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the header of the successor (64 bytes; the script sets creation time and count)
 -- ARGV[3]  milliseconds until the successor expires
--- ARGV[4]  1 to take the place of another successor, 0 to refuse
--- ARGV[5]  the tags of successors whose place is taken in any case, three bytes each
+-- ARGV[4]  1 to replace another successor, 0 to refuse
+-- ARGV[5]  the tags of successors to replace in any case, three bytes each
 --
--- Reply: { header of the filter in hex, header of the successor in hex }; the same again if the call is sent again
+-- Reply: { header of the filter in hex, header of the successor in hex }; a retry gets the same reply
 
 -- include: decimals
 -- include: numbers
@@ -39,7 +39,7 @@ if not header then
 end
 local other = is_being_rebuilt(header) and read_successor(successor_key, header)
 if other and other:sub(1, 48) == template:sub(1, 48) then
-  return { hex(header), hex(other) }  -- the call was sent again, and has been executed
+  return { hex(header), hex(other) }  -- this is a retry of a call that was executed
 end
 local filter, changed = open_filter(key, identity)
 if not filter then
@@ -50,12 +50,13 @@ elseif generation_of(template) ~= filter.generation then
   return redis.error_reply('BLOOMARGUMENT the successor has another generation')
 end
 
--- What would refuse the last write, or the end of the rebuild, refuses these, which change nothing.
+-- These writes change nothing: the server refuses them if it would refuse the last write or the end of the rebuild.
 redis.call('SETRANGE', key, 0, '')
 redis.call('RENAME', key, key)
+make_bits(filter)
 redis.call('PERSIST', successor_key)
 redis.call('UNLINK', successor_key)
--- Later than the filter, also by a clock that was set back.
+-- The successor must be dated later than the filter, even if the clock was set back.
 local successor = create(successor_key, template, ttl, math.max(clock(), read_u64(header, 49) + 1))
 if not is_being_rebuilt(header) then
   mark(key, header, BEING_REBUILT)

@@ -1,15 +1,15 @@
--- OR a piece of another filter's bits into a filter's, in the server.
+-- OR a piece of another filter's bits into a filter's bits, inside the server.
 --
 -- KEYS[1]  the filter
 -- KEYS[2]  the other filter, which is not changed
 -- KEYS[3]  a free name for a temporary key
--- KEYS[4]  another
+-- KEYS[4]  a second free name
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  that of the other filter
+-- ARGV[2]  the identity of the other filter
 -- ARGV[3]  the first byte of the piece, counted from the first byte of the bits
 -- ARGV[4]  the number of bytes
 --
--- Reply: the number of bits that are set now and were not before; or -1 if the other filter is not the one known
+-- Reply: the number of newly set bits; or -1 if the other filter has another identity
 
 -- include: decimals
 -- include: numbers
@@ -33,5 +33,6 @@ elseif not first or not count or count > MAX_BYTES or first + count > math.ceil(
 end
 local start = other.first_bit / 8 + first
 local piece = redis.call('GETRANGE', other_key, start, start + count - 1)
+make_bits(filter)
 local _, added = or_bytes(filter, first, piece, old_key, new_key)
 return added

@@ -1,4 +1,4 @@
--- Read a segment of a filter's bits; nothing is changed.
+-- Read a segment of a filter's bits; change nothing.
 --
 -- KEYS[1]  the filter; the hash of its parameters comes last, if it has one (FORMAT.md)
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)

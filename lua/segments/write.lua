@@ -1,12 +1,12 @@
--- Write a piece of a string that is being made, and renew its time to live.
+-- Write a piece of a temporary string, and renew the string's time to live.
 --
 -- KEYS[1]  the string
--- ARGV[1]  its length in bytes; a string of another length is left alone
--- ARGV[2]  its time to live in milliseconds
+-- ARGV[1]  the string's length in bytes; a string of another length is left alone
+-- ARGV[2]  the string's time to live in milliseconds
 -- ARGV[3]  the first byte of the piece
 -- ARGV[4]  the piece
 --
--- Reply: 1; or 0 if the string is gone or another one, and nothing was changed
+-- Reply: 1; or 0 if the string has vanished or has another length, and nothing was changed
 
 -- include: decimals
 

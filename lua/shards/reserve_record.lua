@@ -1,12 +1,12 @@
--- Create the record of a sharded filter, if the key is free or holds the record to replace; reply what is stored then.
+-- Create the record of a sharded filter if the key is free or holds the record to replace; reply the stored record.
 --
 -- KEYS[1]  the shard record
 -- ARGV[1]  the shard record to store (header, extension and table; the script sets the creation time), or an
 --          empty string to change nothing
--- ARGV[2]  time to live in milliseconds from creation, 0 for none; a record that is replaced keeps its own
--- ARGV[3]  the identity of the shard record to replace (56 bytes), absent if there is none
+-- ARGV[2]  time to live in milliseconds from creation, 0 for none; a replacement keeps the replaced record's own
+-- ARGV[3]  the identity of the shard record to replace (56 bytes); absent to replace none
 --
--- Reply: { the shard record in hex, or the header of another filter, time to live in ms or -1 }
+-- Reply: { the shard record in hex, or the header of a filter of another kind, time to live in ms or -1 }
 
 -- include: decimals
 -- include: numbers
@@ -28,7 +28,8 @@ local replaces = there and there:sub(1, IDENTITY_BYTES) == replaced
 if record ~= '' and (replaces or redis.call('EXISTS', key) == 0) then
   local now = redis.call('TIME')
   if replaces then
-    ttl = redis.call('PTTL', key)
+    local left = redis.call('PTTL', key)
+    ttl = left < 0 and 0 or math.max(1, left)
   end
   redis.call('SET', key, record:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. record:sub(IDENTITY_BYTES + 1))
   if ttl > 0 then

@@ -1,25 +1,27 @@
--- Note that nothing is left to do for a shard record (FORMAT.md: its state).
+-- Write into a shard record when each part was created, and set the record in use (FORMAT.md).
 --
 -- KEYS[1]  the shard record
 -- ARGV[1]  the identity of the shard record that the caller knows (56 bytes)
+-- ARGV[2]  the table of the times at which the parts were created (8 bytes each)
 --
--- Reply: 1
+-- Reply: { the shard record in hex, time to live in ms or -1 }; a record in use or being deleted is not changed
 
 -- include: numbers
 -- include: format
 -- include: header
 -- include: shard_record
 
-local key, identity = KEYS[1], ARGV[1]
+local key, identity, made = KEYS[1], ARGV[1], ARGV[2]
 
 local record, refusal = open_filter(key, identity)
 if not record then
   return refusal
-elseif record.header:byte(11) ~= SHARDED then
-  return redis.error_reply('BLOOMARGUMENT the key holds no shard record')
+elseif record.header:byte(11) ~= SHARDED or SHARD_RECORD_BYTES + #made ~= redis.call('STRLEN', key) then
+  return redis.error_reply('BLOOMARGUMENT the key holds no shard record, or none with so many parts')
 end
-redis.call('SETRANGE', key, SHARD_RECORD_STATE, '\0\0')
-if read_u64(record.header, IDENTITY_BYTES + 1) > 0 then
-  redis.call('SETRANGE', key, IDENTITY_BYTES, write_u64(0))
+local state = redis.call('GETRANGE', key, SHARD_RECORD_STATE, SHARD_RECORD_STATE + 1)
+if state ~= SHARD_RECORD_IN_USE and state ~= SHARD_RECORD_DELETED then
+  redis.call('SETRANGE', key, SHARD_RECORD_BYTES, made)
+  redis.call('SETRANGE', key, SHARD_RECORD_STATE, SHARD_RECORD_IN_USE)
 end
-return 1
+return { hex(redis.call('GETRANGE', key, 0, -1)), redis.call('PTTL', key) }

@@ -1,4 +1,4 @@
-"""The blocked layout: its sizes, its bits as scripts set them, and what it costs a server."""
+"""The blocked layout: its sizes, the bits that its scripts set, and its cost on a server."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ def expected(layout: blocked.Blocked, items: int) -> float:
 
 @for_each("capacity", [100_000, 5_000_000])
 def test_it_takes_little_more_memory(capacity: int) -> None:
-    """From 0.03 to 1e-9 it takes at most 1.16 times the bits of the classic layout."""
+    """From an error rate of 0.03 to 1e-9 it takes at most 1.16 times the bits of the classic layout."""
     for rate in RATES:
-        assert blocked_sizing.plan(capacity, rate).num_bits <= 1.16 * sizing.num_bits(capacity, rate)
+        assert blocked_sizing.plan_blocked(capacity, rate).num_bits <= 1.16 * sizing.num_bits(capacity, rate)
 
 
 @for_each("error_rate", [0.5, *RATES, 1e-15])
 def test_it_is_sized_for_its_error_rate(error_rate: float) -> None:
-    """The rate that theory expects at capacity is the one asked for; a few blocks cannot be cut as finely."""
-    assert expected(blocked_sizing.plan(1_000_000, error_rate), 1_000_000) == pytest.approx(
+    """The theoretical rate at capacity is the configured one; filters of a few blocks may miss it by 15%."""
+    assert expected(blocked_sizing.plan_blocked(1_000_000, error_rate), 1_000_000) == pytest.approx(
         error_rate, rel=0.001
     )
     for capacity in (1, 10, 100, 1000):
-        layout = blocked_sizing.plan(capacity, error_rate)
+        layout = blocked_sizing.plan_blocked(capacity, error_rate)
         assert expected(layout, capacity) <= 1.05 * error_rate
     assert expected(layout, capacity) >= 0.85 * error_rate
 
 
 @for_each("rate", FEW)
 def test_the_expected_rate_is_that_of_the_paper(rate: float) -> None:
-    """Putze, Sanders & Singler take the mean share of bits set, which is hardly another number."""
-    items, layout = 1_000_000, blocked_sizing.plan(1_000_000, rate)
+    """It is within 5% of the formula of Putze, Sanders & Singler, who use the mean share of bits set."""
+    items, layout = 1_000_000, blocked_sizing.plan_blocked(1_000_000, rate)
     load = layout.block_bits * layout.blocks_per_item * items / layout.num_bits
     bits = layout.bits_per_block
     poisson, mean = math.exp(-load), 0.0
@@ -59,14 +59,14 @@ def test_the_expected_rate_is_that_of_the_paper(rate: float) -> None:
 
 
 def test_the_limit_of_one_key_is_named() -> None:
-    """A filter of more than 2^32 bits is refused with the number that would fit."""
+    """A filter of more than 2^32 bits is refused, and the error names the number of bits that would fit."""
     with pytest.raises(ValueError, match=r"needs 10168\d{6} bits.*2\^32.*4294966784"):
-        blocked_sizing.plan(1_000_000_000, 0.01)
-    assert blocked_sizing.plan(422_000_000, 0.01).num_bits <= sizing.MAX_BITS
+        blocked_sizing.plan_blocked(1_000_000_000, 0.01)
+    assert blocked_sizing.plan_blocked(422_000_000, 0.01).num_bits <= sizing.MAX_BITS
 
 
 def bits_of(layout: Any, items: list[bytes]) -> bytes:
-    """Return the bits that items set, by their offsets alone."""
+    """Return the bits that items set, computed from their offsets alone."""
     bits = bytearray(layout.num_bits // 8)
     for item in items:
         for offset in layout.offsets(item):
@@ -76,7 +76,7 @@ def bits_of(layout: Any, items: list[bytes]) -> bytes:
 
 @for_each("rate", FEW)
 def test_scripts_set_the_bits_that_offsets_says(client: redis.Redis, rate: float) -> None:
-    """After batches, single adds and a claim the string is those bits and no others; on every server."""
+    """After batches, single adds and a claim, the string has those bits and no others, on every server."""
     rng = random.Random(rate)
     items = [rng.randbytes(rng.randrange(30)) for _ in range(400)]
     f = BloomFilter(client, "seen", capacity=400, error_rate=rate, layout="blocked")
@@ -85,13 +85,13 @@ def test_scripts_set_the_bits_that_offsets_says(client: redis.Redis, rate: float
         f.add(item)
     with f.claim(items[399]) as claim:
         assert claim.state in ("claimed", "done")
-    assert client.getrange("seen", 64, -1) == bits_of(planning.plan("blocked", 400, rate), items)
+    assert client.getrange("seen", 64, -1) == bits_of(planning.plan_layout("blocked", 400, rate), items)
 
 
 @for_each("rate", FEW)
 def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
     """Scripts answer as a set of bits in this process does, item by item in order, repeats included."""
-    layout = planning.plan("blocked", 100, rate)
+    layout = planning.plan_layout("blocked", 100, rate)
     f = BloomFilter(client, "seen", capacity=100, error_rate=rate, layout="blocked")
     ones: set[int] = set()
     items = [random.Random(i).randrange(150) for i in range(300)]
@@ -105,18 +105,18 @@ def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
 
 @for_each("rate", FEW)
 def test_a_usual_call_says_what_any_other_does(client: redis.Redis, rate: float) -> None:
-    """The short `add` and `contains` have the replies and the effects of the whole ones, also to copies."""
+    """The short scripts of `add` and `contains` reply and act like the full ones, also for retries."""
     BloomFilter(client, "short", capacity=100, error_rate=rate, layout="blocked").reserve()
     client.set("long", client.getrange("short", 0, -1))
-    identity, layout = client.getrange("short", 0, 55), planning.plan("blocked", 100, rate)
+    identity, layout = client.getrange("short", 0, 55), planning.plan_layout("blocked", 100, rate)
     rng = random.Random(rate)
 
     def replies(name: str, verb: str, *call: Any) -> Any:
-        text = scripts.load(verb + (scripts.IN_BLOCKS if name == "short" else "")).text
+        text = scripts.load_script(verb + (scripts.IN_BLOCKS if name == "short" else "")).text
         packed, *number = call
-        lane = [f"lane-{name}"] if number else []
+        session = [f"session-{name}"] if number else []
         try:
-            return client.eval(text, 1 + len(lane), name, *lane, identity, packed, *number)
+            return client.eval(text, 1 + len(session), name, *session, identity, packed, *number)
         except redis.ResponseError as error:
             return str(error).partition(" script:")[0]
 
@@ -132,14 +132,14 @@ def test_a_usual_call_says_what_any_other_does(client: redis.Redis, rate: float)
             assert said == replies("long", verb, *call)
             refusals += isinstance(said, str)
         assert client.getrange("short", 0, -1) == client.getrange("long", 0, -1)
-        assert client.get("lane-short") == client.get("lane-long")
+        assert client.get("session-short") == client.get("session-long")
         news += said == 1
     assert news > 10
     assert refusals > 10
 
 
 def test_info_expects_what_the_blocks_do(any_server: Server) -> None:
-    """The estimated error rate at capacity is the configured one, not that of evenly filled bits."""
+    """The estimated error rate at capacity is the configured one, computed for blocks, not for even fill."""
     with any_server.client() as client:
         f = BloomFilter(client, "seen", capacity=20_000, error_rate=0.001, layout="blocked")
         f.add_many(range(20_000))
@@ -150,9 +150,18 @@ def test_info_expects_what_the_blocks_do(any_server: Server) -> None:
     assert info.fill_ratio**info.num_hashes < 0.0007
 
 
+def test_a_full_filter_knows_everything(any_client: redis.Redis) -> None:
+    """The estimated error rate of a full filter is 1, which needs no estimate of its items."""
+    f = BloomFilter(any_client, "seen", capacity=1000, error_rate=0.01, layout="blocked")
+    f.load(range(100_000))
+    info = f.info()
+    assert info.fill_ratio == 1
+    assert info.estimated_error_rate == 1
+
+
 @for_each("error_rate", [1e-3, 1e-6])
 @for_each("layout", planning.NAMES)
-def test_memory_on_the_server(server: Server, layout: str, error_rate: float) -> None:
+def test_memory_on_the_server(server: Server, layout: Any, error_rate: float) -> None:
     """A filter takes at most 1.05 times its bits (jemalloc rounds some other sizes up by more)."""
     with server.client() as client:
         f = BloomFilter(client, "seen", capacity=1_000_000, error_rate=error_rate, layout=layout)
@@ -165,7 +174,7 @@ def offset(client: redis.Redis) -> int:
 
 
 def test_what_is_replicated() -> None:
-    """At most 100 bytes for a new item of a batch, and nothing for one that is already there."""
+    """A new item of a batch replicates at most 100 bytes, and an item that was added before none."""
     with replicated() as (primary, replica), primary.client() as client:
         attach(primary, replica)
         f = BloomFilter(client, "seen", capacity=1_000_000, error_rate=0.01, layout="blocked")
@@ -176,4 +185,4 @@ def test_what_is_replicated() -> None:
             return after - before
 
         assert sent(range(1000)) <= 100 * 1000
-        assert sent(range(1000)) <= 50  # a PING of the primary's may come in between
+        assert sent(range(1000)) <= 50  # a PING of the primary may come in between

@@ -1,4 +1,4 @@
-"""Items become bytes, bytes become probes, and a batch gives what one item gives."""
+"""Items become bytes, bytes become probes, and a batch gives the same probes as its single items."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ITEMS = st.one_of(TEXT, st.binary(), st.integers())
     hashes=st.integers(1, 255),
 )
 def test_a_batch_gives_what_single_items_give(items: list[encoding.Item], bits: int, hashes: int) -> None:
-    """The ways of numpy and of plain Python agree for every size of filter."""
+    """Numpy and plain Python compute the same bits for every size of filter."""
     layout = Classic(num_bits=bits, num_hashes=hashes)
     singly = [layout.offsets(item) for item in items]
     batch = layout.pack(encoding.encode_all(items))
@@ -48,7 +48,7 @@ def test_a_batch_gives_what_single_items_give(items: list[encoding.Item], bits: 
 def test_a_batch_gives_what_single_items_give_in_blocks(
     items: list[encoding.Item], blocks: int, regions: int, bits: int, size: int
 ) -> None:
-    """So they do in the blocked layout."""
+    """Numpy and plain Python compute the same bits in the blocked layout."""
     layout = Blocked(blocks * size, regions * bits, regions, size)
     encoded = encoding.encode_all(items)
     places = layout.hashed(encoded).addresses()
@@ -66,7 +66,7 @@ def test_a_batch_gives_what_single_items_give_in_blocks(
 def test_batches_with_any_number_of_clashes(
     monkeypatch: pytest.MonkeyPatch, bits: int, size: int, number: int, counting: str
 ) -> None:
-    """A loop moves the bits of a few items, numpy those of many; older versions count bits otherwise."""
+    """A loop sets the repeated bits of a few items, numpy those of many; older numpy counts differently."""
     if counting == "numpy 1":
         monkeypatch.delattr(np, "bitwise_count", raising=False)
     for regions in (1, 3):
@@ -76,7 +76,7 @@ def test_batches_with_any_number_of_clashes(
 
 
 def test_what_is_derived_is_not_pickled() -> None:
-    """A layout that was used is as large as a new one, and equal."""
+    """A used layout pickles to the same size as a new one, and is equal to it."""
     layout = Blocked(256_000, 7, 1)
     new = pickle.dumps(layout)
     layout.pack_one(b"a")
@@ -92,7 +92,7 @@ def test_what_is_derived_is_not_pickled() -> None:
     size=SIZES,
 )
 def test_blocks_follow_the_definition(item: str, blocks: int, regions: int, bits: int, size: int) -> None:
-    """Blocks, bits and packed masks are those of lua/FORMAT.md, which is followed to the letter here."""
+    """Blocks, bits and packed masks equal those computed here exactly as lua/FORMAT.md defines them."""
     layout = Blocked(blocks * size, regions * bits, regions, size)
     words = struct.unpack("<4I", mmh3.hash_bytes(item.encode()))
     offsets, packed = [], b""
@@ -113,7 +113,7 @@ def test_blocks_follow_the_definition(item: str, blocks: int, regions: int, bits
 
 @given(item=TEXT, bits=st.integers(1, 2**32 - 512), hashes=st.integers(1, 64))
 def test_probes_follow_the_definition(item: str, bits: int, hashes: int) -> None:
-    """The closed form is the recurrence of Dillinger & Manolios."""
+    """The closed form equals the recurrence of Dillinger & Manolios."""
     x, y = (half % bits for half in mmh3.hash64(item.encode(), signed=False))
     expected = []
     for i in range(hashes):
@@ -123,28 +123,28 @@ def test_probes_follow_the_definition(item: str, bits: int, hashes: int) -> None
 
 
 def test_a_number_is_its_decimal_text() -> None:
-    """42, "42" and b"42" are one item, as redis-py sends them."""
+    """42, "42" and b"42" are one item, since redis-py sends them as the same bytes."""
     assert encoding.encode(42) == encoding.encode("42") == encoding.encode(b"42") == b"42"
     assert encoding.encode(memoryview(b"4242")[::2]) == encoding.encode(bytearray(b"44"))
 
 
 @for_each("item", [True, 1.5, None, ("a",), np.float64(1), np.int64(1)])
 def test_other_types_are_named(item: object) -> None:
-    """Anything that is no item is a TypeError that names the type, alone and inside a batch."""
+    """An item of another type raises a TypeError that names the type, alone and inside a batch."""
     with pytest.raises(TypeError, match=type(item).__name__):
-        encoding.encode(item)  # type: ignore[arg-type]  # that is the point
+        encoding.encode(item)  # type: ignore[arg-type]  # tested on purpose
     with pytest.raises(TypeError, match=type(item).__name__):
-        encoding.encode_all(["a", item])  # type: ignore[list-item]  # that is the point
+        encoding.encode_all(["a", item])  # type: ignore[list-item]  # tested on purpose
 
 
 def test_an_unpaired_surrogate_is_an_error() -> None:
-    """mmh3 crashes on it, so it must never get there."""
+    """An unpaired surrogate raises an error before mmh3 sees it, which would crash."""
     with pytest.raises(ValueError, match=r"\\udcff.*encode="):
         encoding.encode_all(["fine", "a\udcff"])
 
 
 @for_each("layout", [Classic(9_585_059, 7), Blocked(33_142_784, 18, 2), Blocked(21_485_056, 12, 2, 128)])
 def test_a_batch_of_many_is_seamless(layout: Layout) -> None:
-    """Items that are hashed in parts join without a gap."""
+    """Items that are hashed in several parts join without a gap."""
     items = [f"item-{i}" for i in range(20_000)]
     assert layout.pack(items) == b"".join(layout.pack_one(item.encode()) for item in items)

@@ -1,9 +1,10 @@
-"""The false-positive rate that was asked for is the one that is measured."""
+"""The measured false-positive rate is the configured one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ AT_A_TIME = 100_000
 
 
 def measured(
-    server: Server, layout: str, capacity: int, error_rate: float, *, filters: int, probes: int
+    server: Server, layout: Any, capacity: int, error_rate: float, *, filters: int, probes: int
 ) -> float:
-    """Fill filters to capacity and probe each with its share of so many other items."""
+    """Fill filters to capacity, probe each with an equal share of absent items, and return the rate."""
     false_positives = 0
     with server.client() as client:
         for number in range(filters):
@@ -53,23 +54,23 @@ def measured(
 )
 @for_each("layout", planning.NAMES)
 def test_the_rate_at_capacity(
-    any_server: Server, layout: str, *, error_rate: float, capacity: int, filters: int, probes: int
+    any_server: Server, layout: Any, *, error_rate: float, capacity: int, filters: int, probes: int
 ) -> None:
-    """Over that many probes of a server it is within 0.9 to 1.1 of the configured rate."""
+    """On a server, the measured rate at capacity is within 0.9 to 1.1 of the configured rate."""
     rate = measured(any_server, layout, capacity, error_rate, filters=filters, probes=probes)
     assert 0.9 <= rate / error_rate <= 1.1
 
 
 @pytest.fixture
 def digests(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Sequence[str]]:
-    """Make so many random items, without the time that it takes to hash any."""
+    """Make that many random items, without the time to hash them."""
     generator = np.random.default_rng(1)
     monkeypatch.setattr(hashing, "digests", lambda items: generator.bytes(16 * len(items)))
     return lambda count: [""] * count
 
 
 def found(bits: Bits, digests: Callable[[int], Sequence[str]], probes: int) -> int:
-    """Return how many of so many other items are taken for present."""
+    """Return how many of that many absent items a filter reports as present."""
     sizes = [AT_A_TIME] * (probes // AT_A_TIME) + [probes % AT_A_TIME]
     return sum(int(bits.has_many(digests(size)).sum()) for size in sizes)
 
@@ -87,13 +88,13 @@ def found(bits: Bits, digests: Callable[[int], Sequence[str]], probes: int) -> i
 )
 @pytest.mark.parametrize("layout", planning.NAMES)
 def test_the_rate_in_simulated_filters(
-    digests: Callable[[int], Sequence[str]], layout: str, capacity: int, error_rate: float, probes: int
+    digests: Callable[[int], Sequence[str]], layout: Any, capacity: int, error_rate: float, probes: int
 ) -> None:
-    """With enough probes for a chance error of 3% at most it is within 0.9 to 1.1 of the configured rate."""
-    filters = 10 if capacity > AT_A_TIME else 100  # small ones differ more from each other
+    """With enough probes for a chance error of 3% the rate is within 0.9 to 1.1 of the configured rate."""
+    filters = 10 if capacity > AT_A_TIME else 100  # the rates of small filters differ more
     false_positives = 0
     for _ in range(filters):
-        bits = Bits(planning.plan(layout, capacity, error_rate))
+        bits = Bits(planning.plan_layout(layout, capacity, error_rate))
         bits.add_many(digests(capacity))
         false_positives += found(bits, digests, probes // filters)
     assert 0.9 <= false_positives / probes / error_rate <= 1.1
@@ -109,13 +110,13 @@ def test_the_rate_in_simulated_filters(
 )
 @pytest.mark.parametrize("layout", planning.NAMES)
 def test_the_rate_of_small_filters(
-    digests: Callable[[int], Sequence[str]], layout: str, capacity: int, error_rate: float
+    digests: Callable[[int], Sequence[str]], layout: Any, capacity: int, error_rate: float
 ) -> None:
-    """It is at most the configured one, give or take four deviations."""
+    """The rate of a small filter is at most the configured one, plus four deviations."""
     filters, each = 200, max(1_000, round(1 / error_rate))
     false_positives = 0
     for _ in range(filters):
-        bits = Bits(planning.plan(layout, capacity, error_rate))
+        bits = Bits(planning.plan_layout(layout, capacity, error_rate))
         bits.add_many(digests(capacity))
         false_positives += found(bits, digests, each)
     expected = filters * each * error_rate
@@ -129,19 +130,19 @@ SPREAD = {"classic": 1.8, "blocked": 5.6}
 
 @pytest.mark.parametrize("layout", planning.NAMES)
 @pytest.mark.parametrize("capacity", [1_000, 10_000])
-def test_the_spread_of_rates(digests: Callable[[int], Sequence[str]], layout: str, capacity: int) -> None:
+def test_the_spread_of_rates(digests: Callable[[int], Sequence[str]], layout: Any, capacity: int) -> None:
     """The rates of filters with the same parameters differ by chance, by no more than `SPREAD`."""
     for error_rate in (1e-2, 1e-3):
         rates = []
         for _ in range(100):
-            bits = Bits(planning.plan(layout, capacity, error_rate))
+            bits = Bits(planning.plan_layout(layout, capacity, error_rate))
             bits.add_many(digests(capacity))
             rates.append(rate_of(bits))
         assert np.std(rates) / np.mean(rates) * math.sqrt(capacity) <= 1.2 * SPREAD[layout]
 
 
 def rate_of(bits: Bits) -> float:
-    """Return the probability that an absent item is found, by the bits that are set."""
+    """Return the probability of a false positive, computed from the bits that are set."""
     ones = np.unpackbits(bits.array)[: bits.layout.num_bits]
     if isinstance(bits.layout, Blocked):
         k, size = bits.layout.bits_per_block, bits.layout.block_bits
@@ -154,9 +155,9 @@ def rate_of(bits: Bits) -> float:
 @pytest.mark.parametrize(("expansion", "ratio", "layers"), [(2, 0.5, 5), (1, 0.9, 30), (3, 0.3, 3)])
 @pytest.mark.parametrize("layout", planning.NAMES)
 def test_the_rate_of_scaling_filters(
-    digests: Callable[[int], Sequence[str]], layout: str, expansion: int, ratio: float, layers: int
+    digests: Callable[[int], Sequence[str]], layout: Any, expansion: int, ratio: float, layers: int
 ) -> None:
-    """All layers together find what the formula expects, within four deviations, and less than configured."""
+    """The layers together have the predicted rate, within four deviations, below the configured one."""
     head = planning.whole(10_000, 1e-2, layout, ScalingRecord.kind)
     record = ScalingRecord(head=head, expansion=expansion, tightening_ratio=ratio).complete()
     expected = rate = variance = 0.0
@@ -173,8 +174,8 @@ def test_the_rate_of_scaling_filters(
 
 
 def test_the_rate_of_several_blocks(digests: Callable[[int], Sequence[str]]) -> None:
-    """With twice the items planned, 1e-6 becomes frequent enough to count; it is what theory says."""
-    layout = blocked_sizing.plan(50_000, 1e-6)
+    """With twice the planned items a configured 1e-6 is frequent enough to measure, and as predicted."""
+    layout = blocked_sizing.plan_blocked(50_000, 1e-6)
     bits = Bits(layout)
     bits.add_many(digests(100_000))
     theory = blocked_sizing.expected_error_rate(100_000, layout)

@@ -1,4 +1,4 @@
-"""Signals as the command hears them."""
+"""Signal handling for tests of the command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _heard() -> Iterator[None]:
-    """Let commands hear the signals that a shell has its background jobs ignore."""
+    """Reset the signals that a shell's background jobs ignore, so that commands receive them."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     yield

@@ -1,4 +1,4 @@
-"""Programs started with standard input, output or error closed: no connection takes a stream's place."""
+"""Programs started with standard input, output or error closed never use a connection as a stream."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pytest
 import redis
 import typer
 
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, CountingBloomFilter
 from bloomredis.cli.app import app
 from tests.support.commands import COMMAND, ENVIRONMENT
 from tests.support.servers import Server
 from tests.support.values import for_each
 
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # the command is a group
 CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-"}
 LINES = b"FLUSHALL\nSET injected yes\nnonsense 1\n"
 VALUES = {
@@ -34,7 +34,7 @@ VALUES = {
     "workers": "2",
     "once": "",
 }
-"""The value for each command that takes a parameter of this name, "" for a flag."""
+"""The value of each parameter name, in every command that takes it; "" for a flag."""
 SAVED = Path(tempfile.gettempdir()) / f"bloomredis-{os.getpid()}.bloom"
 OWN = {
     "save": {"file": f"{SAVED}.again"},
@@ -43,12 +43,14 @@ OWN = {
     "merge": {"other": "clicks"},
     "watch": {"every": "0.1"},
     "import": {"name": "imported", "from_file": "-"},
+    "expire": {"after": "1h"},
+    "remove": {"name": "counted"},
 }
-"""The values that single commands have besides, or in their place."""
+"""Additional or other values for single commands."""
 
 
 def run_closed(closed: str, *command: object, data: bytes = LINES) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end, with these of its streams closed from the start."""
+    """Run a program to its end, with these streams closed from the start."""
     program = f"exec {shlex.join(map(str, command))} {CLOSED[closed]}"
     return subprocess.run(
         ["/bin/sh", "-c", program], input=data, capture_output=True, env=ENVIRONMENT, timeout=120, check=False
@@ -56,7 +58,7 @@ def run_closed(closed: str, *command: object, data: bytes = LINES) -> subprocess
 
 
 def usual_call(name: str, url: str) -> list[str]:
-    """Return a call of a command that succeeds: every parameter in VALUES, and the server's URL."""
+    """Return a successful call of a command: every parameter from VALUES, and the server's URL."""
     values = VALUES | OWN.get(name, {}) | {"url": url}
     given = [parameter for parameter in COMMANDS[name].params if parameter.name in values]
     missing = {parameter.name for parameter in COMMANDS[name].params if parameter.required} - values.keys()
@@ -73,18 +75,19 @@ def usual_call(name: str, url: str) -> list[str]:
 
 @pytest.fixture
 def closed(seed: int) -> str:
-    """Streams that are closed, others in another run."""
+    """One set of streams to close; other runs choose other sets."""
     return [*CLOSED][seed % len(CLOSED)]
 
 
 @pytest.fixture
 def observer(any_server: Server) -> Iterator[redis.Redis]:
-    """A client of a server with a key `canary` and a filter `clicks` that is saved; its statistics at 0."""
+    """A client of a server with a key `canary` and a saved filter `clicks`; its statistics are reset."""
     with any_server.client(decode_responses=True) as client:
         client.set("canary", "alive")
         clicks = BloomFilter(client, "clicks", capacity=1000, error_rate=0.01)
         clicks.add("FLUSHALL")
         clicks.save(SAVED)
+        CountingBloomFilter(client, "counted", capacity=1000, error_rate=0.01).add("FLUSHALL")
         client.config_resetstat()
         yield client
     for path in (SAVED, Path(f"{SAVED}.again")):
@@ -92,7 +95,7 @@ def observer(any_server: Server) -> Iterator[redis.Redis]:
 
 
 def strays(client: redis.Redis) -> list[str]:
-    """Return signs that the server was sent what is no command of the program."""
+    """Return signs that the server received input, output or warnings as commands."""
     assert client.get("canary") == "alive"
     seen = client.info("commandstats").keys() & {"cmdstat_flushall"}
     unknown = client.info("errorstats").keys() & {"errorstat_ERR"}
@@ -101,7 +104,7 @@ def strays(client: redis.Redis) -> list[str]:
 
 @pytest.mark.parametrize("closed", CLOSED)
 def test_a_command_talks_to_nobody_by_mistake(observer: redis.Redis, any_server: Server, closed: str) -> None:
-    """Neither input nor output nor a warning reaches the server, whichever streams are closed."""
+    """No input, output or warning reaches the server as a command, whichever streams are closed."""
     check_closed(observer, any_server, "dedupe", closed)
 
 
@@ -109,12 +112,12 @@ def test_a_command_talks_to_nobody_by_mistake(observer: redis.Redis, any_server:
 def test_no_command_talks_to_the_server_by_mistake(
     observer: redis.Redis, any_server: Server, name: str, closed: str
 ) -> None:
-    """The same for every command."""
+    """The same holds for every command."""
     check_closed(observer, any_server, name, closed)
 
 
 def check_closed(observer: redis.Redis, server: Server, name: str, closed: str) -> None:
-    """Check what a command does without some of its streams; without stdout it does not even connect.
+    """Check a command without some of its streams; without stdout it does not even connect.
 
     Commands that read items read the lines of stdin.
     """
@@ -126,7 +129,7 @@ def check_closed(observer: redis.Redis, server: Server, name: str, closed: str) 
         assert done.stderr.count(b"\n") == (closed == "stdout")
         assert b"standard output is closed" in done.stderr or closed == "all"
         return
-    found_nothing = name == "check" and closed == "stdin"
+    found_nothing = name in ("check", "remove") and closed == "stdin"
     cannot_run = name == "export" and find_spec("prometheus_client") is None
     assert done.returncode == (2 if cannot_run else int(found_nothing)), done.stderr
 
@@ -140,13 +143,13 @@ def test_the_installed_program(observer: redis.Redis, any_server: Server, closed
 
 
 def test_closed_stdin_is_empty(observer: redis.Redis, any_server: Server) -> None:
-    """A closed stdin has no lines."""
+    """A closed stdin counts as empty."""
     done = run_closed("stdin", *COMMAND, *usual_call("dedupe", any_server.url), "--count")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"read  0\nnew   0\n", b"")
 
 
 def test_messages_to_a_closed_stderr_vanish(observer: redis.Redis, any_server: Server) -> None:
-    """A warning that nobody can see changes neither the output nor the status."""
+    """A warning to a closed stderr changes neither the output nor the exit status."""
     lines = b"".join(b"%d\n" % i for i in range(20))
     run = [
         *COMMAND,
@@ -166,20 +169,20 @@ def test_messages_to_a_closed_stderr_vanish(observer: redis.Redis, any_server: S
 
 
 def test_errors_to_a_closed_stderr_vanish() -> None:
-    """An error that nobody can see still has its status."""
+    """An error to a closed stderr still sets the exit status."""
     done = run_closed("stderr", *COMMAND, "info", "x", "--url", "redis://127.0.0.1:1")
     assert (done.returncode, done.stdout) == (3, b"")
 
 
 @for_each("closed", ["stdin", "stderr"])
 def test_a_server_of_its_own(closed: str) -> None:
-    """The server that `dedupe` brings along is started and used with a stream closed."""
+    """The private server of `dedupe` starts and works with any stream closed."""
     done = run_closed(closed, *COMMAND, "dedupe")
     assert (done.returncode, done.stdout) == (0, b"" if closed == "stdin" else LINES)
 
 
 def test_imports_take_no_stream() -> None:
-    """The imports before `main` is called leave nothing open, so a stream's number is still free."""
+    """The imports before `main` is called leave no file open, so a stream's number is still free."""
     program = """
 import bloomredis.cli, os
 for descriptor in (0, 1, 2):
@@ -191,7 +194,7 @@ for descriptor in (0, 1, 2):
 
 
 def test_child_processes_have_the_streams() -> None:
-    """Streams that were closed are open in children too, as the null device."""
+    """Child processes find the streams that were closed open on the null device."""
     child = "import os; assert all(os.path.samestat(os.fstat(n), os.stat(os.devnull)) for n in range(3))"
     program = f"""
 import subprocess, sys
@@ -204,7 +207,7 @@ subprocess.run([sys.executable, "-c", {child!r}], check=True)
 
 
 def test_a_stream_whose_number_was_taken() -> None:
-    """A file that a start-up hook has opened in a stream's place is not written to."""
+    """The program does not write to a file that a start-up hook has opened under a stream's number."""
     program = """
 import os, sys
 ours, theirs = os.pipe()  # they get numbers 0 and 1
@@ -219,9 +222,9 @@ assert os.read(ours, 10) == b""
 
 
 def test_an_embedded_server_starts_without_streams(closed: str, tmp_path: Path) -> None:
-    """An embedded server starts, is guarded, and ends, whatever streams its program lacks.
+    """An embedded server starts, is guarded, and ends, whichever streams its program lacks.
 
-    Neither it nor its guard has a socket or pipe for a stream, as /proc tells.
+    /proc shows that neither the server nor its guard has a socket or pipe as a stream.
     """
     program = f"""
 import os, re, sys

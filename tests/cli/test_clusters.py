@@ -1,4 +1,4 @@
-"""The command on a cluster, which it finds by itself or is told of."""
+"""The command on a cluster, which it detects or is told about by an option."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from bloomredis.cli.filters import CLASSES, Kind
+import bloomredis
+from bloomredis.cli.kinds import CLASSES, Kind
 from tests.support.clusters import cluster
 from tests.support.commands import printed, run_command, run_process
 from tests.support.servers import binaries
 
 NAMES = [f"seen-{number}" for number in range(4)]
-"""They lie on several nodes."""
+"""Names whose slots belong to several nodes."""
 
 
 @pytest.fixture(scope="module")
@@ -25,25 +26,25 @@ def url() -> Iterator[str]:
 
 
 def test_names_on_all_nodes(url: str) -> None:
-    """Whatever node has the key, every command finds it by the URL of any node."""
+    """Whichever node has the key, every command finds it by the URL of any node."""
     for name in NAMES[1:3]:
         assert printed("dedupe", "--url", url, "--name", name, data=b"a\nb\na\n") == b"a\nb\n"
         assert printed("check", name, "a", "--url", url) == b"a\n"
         assert json.loads(printed("info", name, "--url", url, "--json"))["count"] == 2
-        assert run_command("doctor", "--url", url, "--name", name).returncode == 0
-        assert printed("delete", name, "--url", url) == b""
+        assert run_command("doctor", name, "--url", url).returncode == 0
+        assert run_command("delete", name, "--url", url).returncode == 0
 
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_each_kind(url: str, kind: Kind) -> None:
-    """Filters of every kind work there, private ones too."""
+    """Filters of every kind work on a cluster, including private filters."""
     own = ("--window", "1h") if kind is Kind.ROTATING else ()
     command = ("dedupe", "--url", url, "--kind", kind.value, *own)
     assert printed(*command, data=b"a\nb\na\n") == b"a\nb\n"
 
 
 def test_by_option(url: str) -> None:
-    """--cluster spares the question; with --no-cluster one node alone is used, and refuses other slots."""
+    """--cluster skips the detection; with --no-cluster only one node is used, which refuses other slots."""
     command = ["create", "--url", url, "--capacity", 1000, "--error-rate", 0.01]
     done = [run_command(*command, "--no-cluster", name) for name in NAMES]
     assert 3 in [one.returncode for one in done]
@@ -52,7 +53,7 @@ def test_by_option(url: str) -> None:
 
 
 def test_a_set_is_imported(url: str) -> None:
-    """It and the filter are on nodes of their own; the set is asked about on its node."""
+    """A set is imported from its own node into a filter on another node."""
     with redis.RedisCluster.from_url(url) as client:
         client.sadd("members", *range(1000))
     report = printed("import", "new", "--from-set", "members", "--url", url, "--json")
@@ -64,3 +65,32 @@ def test_demo(url: str) -> None:
     command = ("demo", "--url", url, "--events", 2000, "--workers", 2, "--json")
     found = json.loads(printed(*command, run=run_process))
     assert (found["events"], found["processed_twice"]) == (2000, 0)
+
+
+def test_the_doctor_asks_every_node(url: str) -> None:
+    """A bad setting of one of three nodes is reported with the node's name."""
+    with redis.RedisCluster.from_url(url) as client:
+        bad = client.get_primaries()[2]
+        client.config_set("maxmemory-policy", "allkeys-lru", target_nodes=bad)
+        bloomredis.ShardedBloomFilter(client, "spread", capacity=1000, error_rate=0.01).add_many(range(100))
+        try:
+            for name in ([], ["spread"]):
+                done = run_command("doctor", *name, "--url", url, "--json")
+                report = json.loads(done.stdout)
+                first, *others = report["findings"]
+                assert (done.returncode, len(report["nodes"])) == (1, 3)
+                assert first["seen"].startswith("maxmemory-policy is allkeys-lru")
+                assert first["nodes"] == [bad.name]
+                assert not [one for one in others if "RedisCluster" in one["way_out"]]
+        finally:
+            client.config_set("maxmemory-policy", "noeviction", target_nodes=bad)
+
+
+def test_list_asks_every_node(url: str) -> None:
+    """Filters on every node are listed once; shards are not listed."""
+    with redis.RedisCluster.from_url(url) as client:
+        for name in NAMES:
+            bloomredis.BloomFilter(client, f"listed-{name}", capacity=10, error_rate=0.1).reserve()
+        bloomredis.ShardedBloomFilter(client, "listed", capacity=1000, error_rate=0.01).add_many(range(100))
+    lines = printed("list", "--url", url, "--match", "*listed*", "--json").splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["listed", *(f"listed-{name}" for name in NAMES)]

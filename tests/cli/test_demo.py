@@ -1,4 +1,4 @@
-"""`bloomredis demo`, run as a process of its own on real servers."""
+"""`bloomredis demo`, run as a separate process on real servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.values import for_each
 
 
 def test_demo(any_server: Server) -> None:
-    """Nothing is processed twice, the sums add up, nothing is left on the server, no password is shown."""
+    """No click is processed twice, the sums add up, no key remains on the server, no password is shown."""
     url = any_server.url.replace("unix://", "unix://default:hunter2@")
     text = printed("demo", "--url", url, "--events", 20_000, "--workers", 3, run=run_process).decode()
     rows = {
@@ -32,7 +32,7 @@ def test_demo(any_server: Server) -> None:
 
 
 def test_demo_ended_by_a_signal(any_server: Server) -> None:
-    """SIGTERM ends workers and all; the filter is deleted."""
+    """SIGTERM ends the demo and its workers; the filter is deleted."""
     with started("demo", "--url", any_server.url, "--events", 5_000_000) as process:
         assert process.stdout is not None
         assert process.stdout.read(6) == b"Worker"
@@ -43,7 +43,7 @@ def test_demo_ended_by_a_signal(any_server: Server) -> None:
 
 
 def test_stream_is_what_the_demo_says() -> None:
-    """Clicks are numbered as they first come, some 70% of events, and many repeats come at once."""
+    """Clicks are numbered by first occurrence, some 70% of events; many repeats come close together."""
     clicks = race.stream(100_000, seed=5)
     numbers, first_occurrences = np.unique(clicks, return_index=True)
     assert (numbers == np.arange(len(numbers))).all()
@@ -63,6 +63,6 @@ class Deadly(str):
 
 @for_each(("url", "message"), [(Deadly("x"), "ended before"), ("unix:///no/such", "a worker failed")])
 def test_worker_that_fails(url: str, message: str) -> None:
-    """A worker that dies, or cannot do its work, is an error at once, not a wait for ever."""
+    """A worker that dies or cannot work is an error at once, instead of an endless wait."""
     with pytest.raises(race.RaceError, match=message):
         race.run(race.Race(url=url, name="x", capacity=70, error_rate=0.1, events=100, workers=2, seed=1))

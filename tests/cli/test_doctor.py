@@ -1,4 +1,4 @@
-"""Findings of `bloomredis doctor`: scripted facts through the checks, real servers through the command."""
+"""Findings of `bloomredis doctor`: scripted facts through its checks, real servers through the command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bloomredis.cli.doctor.facts import Facts, gather
 from bloomredis.cli.doctor.findings import Finding, Severity
 from bloomredis.cli.doctor.rights import NEEDED, Rights
 from bloomredis.cli.doctor.state import State, of_header
-from bloomredis.cli.filters import CLASSES, Kind
+from bloomredis.cli.kinds import CLASSES, Kind
 from bloomredis.embedded import connect
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.stored import planning
@@ -41,7 +41,7 @@ def stored(*, count: int = 0, ttl: float | None = None) -> State:
 
 
 def limit(free: int, policy: str = "noeviction") -> dict[str, Any]:
-    """INFO of a server with so much room."""
+    """Return INFO of a server with that memory limit."""
     return {"maxmemory": 10**8, "used_memory": 10**8 - free, "maxmemory_policy": policy}
 
 
@@ -50,7 +50,7 @@ def config(**settings: str) -> dict[str, str]:
 
 
 WORST = {
-    # The facts, and what the worst finding about them is: None for nothing at all.
+    # The facts, and the level of their worst finding; None if they have no finding.
     "nothing is known": (Facts(), None),
     "a good server": (Facts(info={**limit(10**7 * 5), "role": "?"}, stored=stored(count=10)), None),
     "allkeys": (Facts(info=limit(10**8, "allkeys-lfu")), (CRITICAL, "allkeys-lfu")),
@@ -136,18 +136,18 @@ WORST = {
     "elsewhere": (Facts(name="n", stored=BloomError("MovedError: 1 h:1")), (UNCHECKED, "MovedError")),
     "other parameters": (
         Facts(name="n", stored=stored(), planned=planning.new_header(5, 0.5, None)),
-        (CRITICAL, "capacity 1000000 and error_rate 0.01, not 5 and 0.5"),
+        (CRITICAL, "capacity 1,000,000 and error_rate 0.01, not 5 and 0.5"),
     ),
     "full to the brim": (Facts(name="n", stored=stored(count=1_000_000)), None),
-    "overfull": (Facts(name="n", stored=stored(count=1_000_001)), (WARNING, "and holds 1000001")),
-    "useless": (Facts(name="n", stored=stored(count=3_000_000)), (CRITICAL, "and holds 3000000")),
+    "overfull": (Facts(name="n", stored=stored(count=1_000_001)), (WARNING, "and holds 1,000,001")),
+    "useless": (Facts(name="n", stored=stored(count=3_000_000)), (CRITICAL, "and holds 3,000,000")),
     "ends soon": (Facts(name="n", stored=stored(ttl=59.6)), (WARNING, "expires in 60 seconds")),
 }
 
 
 @for_each(("facts", "worst"), WORST.values())
 def test_what_bites(facts: Facts, worst: tuple[Severity, str] | None) -> None:
-    """Each state of a server has the finding that it deserves in front, and a good one has none."""
+    """The worst finding of each bad state stands first, and a good state has no finding."""
     found = checkup(facts)
     if worst is None:
         assert found == []
@@ -159,7 +159,7 @@ def test_what_bites(facts: Facts, worst: tuple[Severity, str] | None) -> None:
 
 @for_each("policy", ["allkeys-lru", "volatile-ttl"])
 def test_every_policy_that_evicts_takes_claims_and_receipts(policy: str) -> None:
-    """The way out is `noeviction`."""
+    """Every policy that evicts can evict claims and receipts; the advice is `noeviction`."""
     (found,) = checkup(Facts(info=limit(10**8, policy), stored=stored()))
     assert "claims" in found.why
     assert "receipt" in found.why
@@ -167,7 +167,7 @@ def test_every_policy_that_evicts_takes_claims_and_receipts(policy: str) -> None
 
 
 def test_an_overfull_filter_is_described_by_its_rate() -> None:
-    """At three times the capacity nearly half of new items are lost: (1 - e^(-7 * 3 / 9.585))^7."""
+    """At three times the capacity nearly half of new items look known: (1 - e^(-7 * 3 / 9.585))^7."""
     (found,) = checkup(Facts(name="n", stored=stored(count=3_000_000)))
     assert "0.44 of new items" in found.why
 
@@ -177,7 +177,7 @@ def test_an_overfull_filter_is_described_by_its_rate() -> None:
 
 @contextmanager
 def user(server: Server, *rules: str) -> Iterator[str]:
-    """A user with these rights; yields the URL."""
+    """Create a user with these rights and yield the user's URL."""
     with server.client() as admin:
         admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", ">hunter2", *rules)
         yield server.url.replace("unix://", "unix://somebody:hunter2@")
@@ -185,13 +185,13 @@ def user(server: Server, *rules: str) -> Iterator[str]:
 
 
 def look(url: str, name: str | None = None) -> list[Finding]:
-    """Return what is found about a server, without the command around it."""
+    """Return the findings about a server, without running the command."""
     with connect(url) as client:
         return checkup(gather(client, name, None))
 
 
 def writes(client: redis.Redis) -> int:
-    """Return how often the server has changed anything."""
+    """Return how many changes the server has counted."""
     return int(client.info("persistence")["rdb_changes_since_last_save"])
 
 
@@ -201,7 +201,7 @@ def said(found: list[Finding], severity: Severity) -> str:
 
 @for_each("binary", binaries().values())
 def test_a_good_server(binary: str) -> None:
-    """One that keeps what it is told has no finding above a note, and exit status 0."""
+    """A server that keeps its data has no finding above a note, and exit status 0."""
     with running(binary, *LASTING) as server:
         done = run_command("doctor", "--url", server.url, "--capacity", 1000, "--error-rate", 0.01)
         assert (done.returncode, done.stderr) == (0, b"")
@@ -243,16 +243,16 @@ PERSISTENCE = {
 @for_each(("options", "severity", "seen"), PERSISTENCE.values())
 @for_each("binary", binaries().values())
 def test_persistence(binary: str, options: tuple[str, ...], severity: Severity, seen: str) -> None:
-    """The finding says how much a crash would lose, as it is configured."""
+    """The finding says how much data a crash would lose under this configuration."""
     with running(binary, *options) as server:
         assert seen in said(look(server.url), severity)
 
 
 def test_the_size_is_what_the_server_takes(server: Server) -> None:
-    """The room that a new filter is said to take is what it takes, to 64 KiB."""
+    """The reported size of a new filter is the memory that the server uses for it, within 64 KiB."""
     head = planning.new_header(10_000_000, 0.01, None)
     with server.client() as client:
-        # From 7.0 on, a command that is run for the first time takes memory for its statistics.
+        # From 7.0 on, the first run of a command allocates memory for its statistics.
         BloomFilter(client, "first", capacity=10, error_rate=0.01).reserve()
         before = client.info("memory")
         BloomFilter(client, "seen", capacity=10_000_000, error_rate=0.01).reserve()
@@ -261,7 +261,7 @@ def test_the_size_is_what_the_server_takes(server: Server) -> None:
 
 
 def test_the_state_of_a_filter(server: Server) -> None:
-    """A filter that is missing, foreign, overfull or about to expire is told from a good one."""
+    """A missing, foreign, overfull or soon expiring filter is distinguished from a good one."""
     with server.client() as client:
         BloomFilter(client, "good", capacity=10, error_rate=0.01, ttl=10**6).add_many(range(10))
         BloomFilter(client, "bad", capacity=10, error_rate=0.01, ttl=100).add_many(range(100))
@@ -274,14 +274,14 @@ def test_the_state_of_a_filter(server: Server) -> None:
 
 
 def test_rights_are_the_documented_ones() -> None:
-    """The doctor tries every command of the documented rule, and no other."""
+    """The doctor tests exactly the commands of the documented rule."""
     allowed = {rule[1:] for rule in acl_rule() if rule.startswith("+")}
     assert set(NEEDED) | {"eval", "evalsha"} == allowed
 
 
 @for_each("more", [(), ("-acl",)])
 def test_each_missing_right_is_named(server: Server, more: tuple[str, ...]) -> None:
-    """By ACL DRYRUN, or by a script that tries; before 7.2 no script can try WAIT."""
+    """Each missing right is named, found by ACL DRYRUN or by a script; before 7.2 no script can test WAIT."""
     with server.client() as client:
         version = tuple(int(part) for part in client.info("server")["redis_version"].split(".")[:2])
     for denied in (*NEEDED, "eval", "evalsha"):
@@ -300,18 +300,18 @@ def test_each_missing_right_is_named(server: Server, more: tuple[str, ...]) -> N
 @for_each("more", [(), ("-acl",)])
 @for_each("pattern", ["~other", "~seen"])
 def test_keys_that_a_user_may_not_use(server: Server, more: tuple[str, ...], pattern: str) -> None:
-    """The filter's own key is missed, and so are those beside it; without a name nothing is said."""
+    """Missing rights to the filter's key or to the keys beside it are reported; without a name nothing is."""
     with user(server, pattern, "+@all", *more) as url:
         assert "may not use all keys of 'seen'" in said(look(url, "seen"), CRITICAL)
         assert not said(look(url), CRITICAL)
 
 
 def test_a_user_with_just_the_documented_rights(server: Server) -> None:
-    """Nothing is wrong, and it is said what could not be checked."""
+    """With exactly the documented rights no finding is critical; refused checks are listed."""
     with server.client() as client:
         BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
     with user(server, *acl_rule()) as url:
-        done = run_command("doctor", "--url", url, "--name", "seen")
+        done = run_command("doctor", "seen", "--url", url)
     assert (done.returncode, done.stderr) == (0, b"")
     assert re.findall(r"^unchecked  (INFO|CONFIG GET) is refused", done.stdout.decode(), re.MULTILINE)
     assert b"critical" not in done.stdout
@@ -320,7 +320,7 @@ def test_a_user_with_just_the_documented_rights(server: Server) -> None:
 
 @for_each("more", [(), ("-acl",)])
 def test_nothing_is_changed(server: Server, more: tuple[str, ...]) -> None:
-    """The filter and the number of keys stay as they are, and the server counts no write."""
+    """The filter and the number of keys stay the same, and the server counts no write."""
     with server.client() as client, user(server, "~*", "+@all", *more) as url:
         BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
         before = client.dump("seen"), client.dbsize(), writes(client)
@@ -330,7 +330,7 @@ def test_nothing_is_changed(server: Server, more: tuple[str, ...]) -> None:
 
 
 def test_only_harmless_commands_are_sent() -> None:
-    """With ACL DRYRUN there, these are all."""
+    """The doctor sends these commands and no others, where the server has ACL DRYRUN."""
     with running(binaries()["valkey-9"]) as server, server.client() as client:
         BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
         client.config_resetstat()
@@ -350,8 +350,8 @@ def test_only_harmless_commands_are_sent() -> None:
 
 
 def test_a_cluster() -> None:
-    """A node of a cluster that does not serve the name's slot is told about, not stumbled over."""
-    with ports(1) as (port,):  # without it 10,000
+    """A cluster node that does not serve the name's slot is reported, not an exception."""
+    with ports(1) as (port,):  # the default would be the port plus 10,000
         pass
     options = ("--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(port))
     with running(binaries()["redis-8"], *options) as server:
@@ -364,21 +364,22 @@ def test_a_cluster() -> None:
 
 
 def test_fakeredis() -> None:
-    """A server with neither INFO nor ACL is examined as far as possible."""
-    done = run_command("doctor", "--url", "memory://", "--name", "x", "--capacity", 10, "--error-rate", 0.1)
+    """A server with neither INFO nor ACL is checked as far as possible."""
+    done = run_command("doctor", "x", "--url", "memory://", "--capacity", 10, "--error-rate", 0.1)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"unchecked  INFO is refused" in done.stdout
 
 
 def test_json(any_server: Server) -> None:
-    """--json prints one object with the findings that the text has."""
+    """--json prints one object with the findings of the text."""
     printed = json.loads(run_command("doctor", "--url", any_server.url, "--json").stdout)
     text = run_command("doctor", "--url", any_server.url).stdout.decode()
     assert printed["url"] == any_server.url
     assert printed["server"] in text
-    assert [f"{one['severity']:<9}  {one['seen']}" for one in printed["findings"]] == re.findall(
-        r"^\w.*", text, re.MULTILINE
-    )[1:]
+    said = [f"{one['severity']:<9}  {one['seen']}" for one in printed["findings"]]
+    said += [f"{'ok':<9}  {one}" for one in printed["well"] if not re.search("round trip|memory:", one)]
+    lines = re.findall(r"^\w.*", text, re.MULTILINE)[1:]
+    assert said == [one for one in lines if not re.match("ok .*(round trip|memory:)", one)]
 
 
 @for_each("login", ["somebody:hunter3@", "hunter3:hunter3@"])
@@ -391,10 +392,10 @@ def test_a_server_that_lets_nobody_in(server: Server, login: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--capacity", "5"], ["--name", ""], ["--capacity", "5", "--error-rate", "2"], []]
+    "arguments", [["--capacity", "5"], [""], ["--capacity", "5", "--error-rate", "2"], []]
 )
 def test_bad_usage(arguments: list[str]) -> None:
-    """Half a plan, no name, a rate that is none, no URL: exit status 2."""
+    """Half a plan, no name, an invalid rate and no URL are exit status 2."""
     url = ["--url", "memory://"] if arguments else []
     done = run_command("doctor", *url, *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
@@ -406,20 +407,20 @@ def test_bad_usage(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_a_healthy_filter_of_each_kind(any_server: Server, kind: Kind) -> None:
-    """A filter that works has no critical finding, and neither has one of the planned parameters."""
+    """A filter that works has no critical finding, and neither have its planned parameters."""
     own: dict[str, Any] = {"window": 60} if kind is Kind.ROTATING else {}
     plan = {"capacity": 1000, "error_rate": 0.01}
     with any_server.client() as client:
         getattr(bloomredis, CLASSES[kind])(client, "clicks", **plan, **own).add_many(range(900))
     options = ["--capacity", 1000, "--error-rate", 0.01, "--json"]
-    done = run_command("doctor", "--url", any_server.url, "--name", "clicks", *options)
+    done = run_command("doctor", "clicks", "--url", any_server.url, *options)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert "'clicks'" not in done.stdout.decode()
+    assert "'clicks'" not in str(json.loads(done.stdout)["findings"])
 
 
 @for_each("kind", [kind for kind in CLASSES if kind is not Kind.SCALING])
 def test_an_overfull_filter_of_each_kind(any_server: Server, kind: Kind) -> None:
-    """More items than a filter is made for are told of; one that scales is never too small."""
+    """More items than planned are reported; a scaling filter is never too small."""
     own: dict[str, Any] = {"window": 60} if kind is Kind.ROTATING else {}
     with any_server.client() as client:
         made = getattr(bloomredis, CLASSES[kind])(client, "clicks", capacity=100, error_rate=0.01, **own)
@@ -429,7 +430,7 @@ def test_an_overfull_filter_of_each_kind(any_server: Server, kind: Kind) -> None
 
 
 def test_other_parameters_of_a_filter_that_grows(any_server: Server) -> None:
-    """The parameters are those that it was made with, however large it is by now."""
+    """The parameters of a filter that grows are those of its creation, whatever its size now."""
     with any_server.client() as client:
         grown = bloomredis.ScalingBloomFilter(client, "clicks", capacity=100, error_rate=0.01)
         grown.add_many(range(1000))
@@ -439,16 +440,16 @@ def test_other_parameters_of_a_filter_that_grows(any_server: Server) -> None:
 
 
 def test_a_bitmap_of_another_system(any_server: Server) -> None:
-    """With its --layout it is as good as any filter; without, the finding names the option."""
+    """With its --layout a bitmap is checked like any filter; without it, the finding names the option."""
     with any_server.client() as client:
         BloomFilter(client, "bits", layout=compat.go_zero(20_000)).add("x")
-    command = ["doctor", "--url", any_server.url, "--name", "bits"]
+    command = ["doctor", "--url", any_server.url, "bits"]
     assert run_command(*command, "--layout", "go_zero:20000").returncode == 0
     assert b"--layout" in run_command(*command).stdout
 
 
 def test_a_sharded_filter_that_has_lost_a_shard(any_server: Server) -> None:
-    """Its loss is a critical finding, in every word."""
+    """The loss of a shard is a critical finding, and every text says so."""
     with any_server.client() as client:
         bloomredis.ShardedBloomFilter(client, "clicks", capacity=1000, error_rate=0.01).add("x")
         client.unlink(*(key for key in client.scan_iter() if key.startswith(b"{clicks:")))

@@ -33,7 +33,7 @@ MEMBERS = [f"{number:040x}" for number in range(30_000)]
 
 
 def fill(client: redis.Redis) -> None:
-    """Store the members as scrapy-redis does, and in a sorted set; and a small set, which is no table."""
+    """Store the members as scrapy-redis does and in a sorted set, and a small set that is no hash table."""
     with client.pipeline(transaction=False) as pipe:
         for start in range(0, len(MEMBERS), 1000):
             pipe.sadd("spider:dupefilter", *MEMBERS[start : start + 1000])
@@ -43,7 +43,7 @@ def fill(client: redis.Redis) -> None:
 
 
 def test_sets_are_imported(client: redis.Redis) -> None:
-    """A set, a sorted set and a small one, on every server."""
+    """A set, a sorted set and a small set are imported, on every server."""
     fill(client)
     for key, members in {"spider:dupefilter": MEMBERS, "sorted": MEMBERS, "small": ["1", "2", "3"]}.items():
         f = BloomFilter(client, "seen", capacity=60_000, error_rate=1e-6)
@@ -54,7 +54,7 @@ def test_sets_are_imported(client: redis.Redis) -> None:
 
 
 def test_the_command_makes_a_filter_for_the_set(any_server: Server) -> None:
-    """With room for twice as many; from another server, too, and into a filter that exists."""
+    """The new filter has room for twice the set, even from another server; an existing filter is used."""
     with any_server.client() as client, running(binaries()["redis-6.2"]) as away:
         fill(client)
         command = ("import", "new", "--from-set", "spider:dupefilter", "--url", away.url)
@@ -70,7 +70,7 @@ def test_the_command_makes_a_filter_for_the_set(any_server: Server) -> None:
 
 
 def test_an_import_goes_on_where_it_was(any_client: redis.Redis) -> None:
-    """What was noted as loaded is not read again."""
+    """An interrupted import continues: members noted as loaded are not read again."""
     fill(any_client)
     f = interrupted(any_client)
     second = reading(any_client, f)
@@ -86,7 +86,7 @@ def test_an_import_goes_on_where_it_was(any_client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("change", ["delete", "clear", "unlink"])
 def test_a_note_is_of_no_use_to_another_filter(any_client: redis.Redis, change: str) -> None:
-    """Who deletes or clears the filter after an interruption gets all members into the next one."""
+    """If the filter is deleted or cleared after an interruption, the next import loads all members."""
     fill(any_client)
     f = interrupted(any_client)
     any_client.unlink("seen") if change == "unlink" else getattr(f, change)()
@@ -97,7 +97,7 @@ def test_a_note_is_of_no_use_to_another_filter(any_client: redis.Redis, change: 
 
 
 def test_a_note_is_of_one_set(any_server: Server, any_client: redis.Redis) -> None:
-    """Not of that of the same name in another database, or of another server, or of another run."""
+    """A note is not used for a set of that name in another database, on another server, in another run."""
     fill(any_client)
     f = interrupted(any_client)
     with any_server.client(db=1) as second, running(any_server.binary) as away, away.client() as third:
@@ -110,7 +110,7 @@ def test_a_note_is_of_one_set(any_server: Server, any_client: redis.Redis) -> No
 
 
 class Disturbed(Members):
-    """A set to which something happens while it is read."""
+    """A set that something disturbs while it is read."""
 
     disturb: Callable[[], object]
 
@@ -125,7 +125,7 @@ class Disturbed(Members):
 @for_each("key", ["spider:dupefilter", "sorted"])
 @for_each("change", ["delete", "replace", "restart"])
 def test_a_set_that_was_not_there_to_the_end(key: str, change: str) -> None:
-    """The import fails, keeps no note, and succeeds when the set stays."""
+    """If the set is disturbed during the import, the import fails without a note; the next one succeeds."""
     with running(binaries()["redis-6.2"], "--appendonly", "yes") as source, source.client() as client:
         fill(client)
         client.sadd("others", *range(20_000))
@@ -154,14 +154,14 @@ def test_a_set_that_was_not_there_to_the_end(key: str, change: str) -> None:
 
 
 def reading(client: redis.Redis, f: BloomFilter[Any], key: str = "spider:dupefilter") -> Members:
-    """Return the set on its way into a filter, both of one server."""
+    """Return the members of the set, ready to load into a filter on the same server."""
     members = Members(client, key)
     members.go_on(client, f.name, f.info().generation)
     return members
 
 
 def interrupted(client: redis.Redis) -> BloomFilter[Any]:
-    """Return a filter with a part of the set, and a note of that, as an import that is killed leaves them."""
+    """Return a filter with part of the set and a note of progress, as a killed import leaves them."""
     f: BloomFilter[Any] = BloomFilter(client, "seen", **SIZE)
     f.reserve()
     members = reading(client, f)
@@ -175,7 +175,7 @@ def interrupted(client: redis.Redis) -> BloomFilter[Any]:
 
 @pytest.mark.long
 def test_a_set_of_a_million_is_imported(any_client: redis.Redis) -> None:
-    """All of it; the log has the seconds of this and of `load`, which is about twice as fast."""
+    """All of a million members are imported; the log has the times of this and of `load`, twice as fast."""
     members, seconds = million(any_client), {}
     for way in ("load", "import"):
         f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=1e-6)
@@ -193,7 +193,7 @@ def test_a_set_of_a_million_is_imported(any_client: redis.Redis) -> None:
 
 @pytest.mark.long
 def test_a_set_of_a_million_is_imported_in_little_memory(any_server: Server, any_client: redis.Redis) -> None:
-    """It takes no more than a set of a tenth of that."""
+    """The import of a million members needs no more memory than that of a tenth."""
     million(any_client)
     any_client.sadd("tenth", *map(str, range(100_000)))
     peaks = {}
@@ -215,7 +215,7 @@ def million(client: redis.Redis) -> list[str]:
 
 
 def test_what_cannot_be_imported(any_server: Server) -> None:
-    """One line, and status 2; status 3 where the server is not the right one."""
+    """Bad input is status 2 and the wrong server status 3, each with one line."""
     with any_server.client() as client:
         client.hset("hash", "a", "b")
         client.sadd("set", 1)
@@ -243,7 +243,7 @@ def test_what_cannot_be_imported(any_server: Server) -> None:
 
 
 def test_lines_of_a_file_are_imported(any_server: Server, tmp_path: Path) -> None:
-    """Each line is an item."""
+    """Each line of a file is imported as an item."""
     (tmp_path / "items").write_text("a\nb\nb\n")
     url = ("--url", any_server.url)
     report = printed("import", "new", "--from-file", str(tmp_path / "items"), "--capacity", 1000, *url)
@@ -252,7 +252,7 @@ def test_lines_of_a_file_are_imported(any_server: Server, tmp_path: Path) -> Non
 
 
 def test_a_filter_of_redisbloom_is_imported(any_server: Server, any_client: Any) -> None:
-    """Straight from BF.SCANDUMP; the report has the layout that opens it."""
+    """A filter is imported directly from BF.SCANDUMP; the report has the layout that opens it."""
     if not any_server.options:
         pytest.skip("RedisBloom does not load here")
     any_client.execute_command("BF.RESERVE", "theirs", 0.01, 100)
@@ -266,7 +266,7 @@ def test_a_filter_of_redisbloom_is_imported(any_server: Server, any_client: Any)
 
 
 def test_lines_that_were_read_before_a_signal(any_server: Server) -> None:
-    """They are loaded, and reported; then the command ends with 128 + the signal's number."""
+    """Lines read before a signal are loaded and reported; then the status is 128 + the signal's number."""
     f = BloomFilter(any_server.client(), "seen", **SIZE)
     f.reserve()
     with started("import", "seen", "--url", any_server.url, "--from-file", "-") as process:
@@ -282,5 +282,5 @@ def test_lines_that_were_read_before_a_signal(any_server: Server) -> None:
 
 
 def unread(pipe: Any) -> int:
-    """Return the bytes in a pipe that nobody has read yet."""
+    """Return the number of unread bytes in a pipe."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

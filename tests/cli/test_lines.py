@@ -1,4 +1,4 @@
-"""Lines and columns of the input, without a process."""
+"""Lines and columns of the input, tested without a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomredis.cli import lines
+from bloomredis.cli import columns, lines
 
 
 @given(
@@ -16,7 +16,7 @@ from bloomredis.cli import lines
     st.data(),
 )
 def test_lines_do_not_depend_on_chunks(data: bytes, draw: st.DataObject) -> None:
-    """However the bytes arrive, the lines are those of the whole."""
+    """The lines are the same, whatever the chunks in which the bytes arrive."""
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)))))
     chunks = [data[i:j] for i, j in zip([0, *cuts], [*cuts, len(data)], strict=True) if i < j]
     found = [line for batch in lines.batches(chunks) for line in batch]
@@ -24,7 +24,7 @@ def test_lines_do_not_depend_on_chunks(data: bytes, draw: st.DataObject) -> None
 
 
 def test_a_long_line_is_in_memory_twice() -> None:
-    """Its parts while they are put together, and the line."""
+    """A long line is in memory twice at most: as parts, and as the joined line."""
     size, parts = 1 << 16, 400
     tracemalloc.start()
     try:
@@ -38,7 +38,9 @@ def test_a_long_line_is_in_memory_twice() -> None:
 
 @given(st.integers(1, 5), st.text("ab \t\r", max_size=20).map(str.encode))
 def test_blank_separated_columns(field: int, line: bytes) -> None:
-    """A column is the n-th run of what is neither space nor tab."""
-    columns = re.findall(rb"[^ \t]+", line)
-    expected = columns[field - 1] if len(columns) >= field else None
-    assert list(lines.keys(field, None)([line])) == [expected]
+    """A column is the n-th run of bytes other than space and tab."""
+    found = re.findall(rb"[^ \t]+", line)
+    expected = found[field - 1] if len(found) >= field else None
+    keys = columns.keys_by(field, None, None, is_csv=False)
+    assert keys is not None
+    assert list(keys([line])) == [expected]

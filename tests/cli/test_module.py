@@ -1,4 +1,4 @@
-"""The command line and filters in a key of the server's module."""
+"""The command line and filters with the server's module."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BloomFilter, FilterMismatchError
+from bloomredis import BloomFilter, FilterMismatchError, plan
 from bloomredis.cli import filters
 from bloomredis.cli.doctor.checkup import checkup
 from bloomredis.cli.doctor.facts import gather
-from bloomredis.cli.plan import module_fields
 from tests.conftest import ANY, BINARIES
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import running
@@ -20,12 +19,12 @@ from tests.support.values import for_each
 
 
 def seen(client: redis.Redis, layout: str | None) -> str:
-    """Return what doctor says of a server, for a filter with that layout."""
+    """Return the findings of doctor about a server, for a filter with that layout."""
     return json.dumps([finding.seen for finding in checkup(gather(client, "seen", None, layout))])
 
 
 def test_doctor_knows_the_module(any_client: redis.Redis) -> None:
-    """That it could be used; and nothing where it is."""
+    """Doctor says that the module could be used, and says nothing if the filter uses it."""
     needs_module(any_client)
     assert "has a Bloom filter module" in seen(any_client, None)
     BloomFilter(any_client, "seen", **MODULE).load(range(3000))
@@ -34,17 +33,17 @@ def test_doctor_knows_the_module(any_client: redis.Redis) -> None:
 
 
 def test_doctor_misses_the_module() -> None:
-    """Where a filter needs it, that is critical."""
+    """Doctor reports a missing module as critical if the filter needs it."""
     with running(BINARIES[ANY]) as server, server.client() as client:
         assert "has no Bloom filter module" in seen(client, "module")
         assert "module" not in seen(client, None)
 
 
 def test_a_command_marks_no_filter_of_another_program(any_client: redis.Redis) -> None:
-    """It says what does; one with markers is opened as what it is."""
+    """A command refuses another program's filter without markers; once the library marked it, it opens."""
     execute: Any = needs_module(any_client).execute_command
     execute("BF.RESERVE", "seen", 0.01, 1000)
-    with pytest.raises(FilterMismatchError, match="has no markers"):
+    with pytest.raises(FilterMismatchError, match="without markers of this library"):
         filters.opened(any_client, "seen")
     assert execute("BF.CARD", "seen") == 0
     BloomFilter.open(any_client, "seen").add("a")
@@ -53,7 +52,7 @@ def test_a_command_marks_no_filter_of_another_program(any_client: redis.Redis) -
 
 @for_each("error_rate", [0.1, 1e-2, 1e-6])
 def test_the_plan_is_what_the_module_makes(any_client: redis.Redis, error_rate: float) -> None:
-    """Bits and hashes are those of the first bitmap."""
+    """The planned bits and hashes are those of the module's first bitmap."""
     f = BloomFilter(needs_module(any_client), "seen", capacity=5000, error_rate=error_rate, layout="module")
-    about, planned = f.info(), module_fields(5000, error_rate)
-    assert (planned["num_hashes"], planned["num_bits"]) == (about.num_hashes, about.num_bits)
+    about, planned = f.info(), plan(5000, error_rate, layout="module")
+    assert (planned.num_hashes, planned.num_bits) == (about.num_hashes, about.num_bits)

@@ -18,7 +18,7 @@ ASKED = [*ITEMS, *ABSENT]
 
 @pytest.mark.parametrize("kind", ["blocked", "scaling", "sharded"])
 def test_a_filter_of_each_kind_is_saved_and_restored(any_server: Server, kind: str, tmp_path: Path) -> None:
-    """By way of a file or of a pipe, and to another server."""
+    """A filter of each kind is saved and restored by a file or a pipe, and to another server."""
     of, parameters = KINDS[kind]
     url = ("--url", any_server.url)
     with any_server.client() as client, running(binaries()["redis-6.2"]) as other, other.client() as away:
@@ -26,7 +26,8 @@ def test_a_filter_of_each_kind_is_saved_and_restored(any_server: Server, kind: s
         f.add_many(ITEMS)
         wanted = f.contains_many(ASKED)
         file = tmp_path / "seen.bloom"
-        assert printed("save", "seen", str(file), *url) == b""
+        saved = json.loads(printed("save", "seen", str(file), *url, "--json"))
+        assert saved == {"name": "seen", "file": str(file), "size_bytes": file.stat().st_size}
         report: Any = json.loads(printed("restore", "copy", str(file), "--url", other.url, "--json"))
         assert (report["name"], report["count"]) == ("copy", f.info().count)
         assert getattr(bloomredis, of).open(away, "copy").contains_many(ASKED) == wanted
@@ -40,7 +41,7 @@ def test_a_filter_of_each_kind_is_saved_and_restored(any_server: Server, kind: s
 
 
 def test_a_changed_file_is_refused(any_server: Server, tmp_path: Path) -> None:
-    """With one line that names the file, and status 2; nothing is written."""
+    """A changed file is refused with one line that names it and status 2; nothing is written."""
     url = ("--url", any_server.url)
     printed("create", "seen", "--capacity", 1000, "--error-rate", 0.01, *url)
     file = tmp_path / "seen.bloom"
@@ -52,12 +53,12 @@ def test_a_changed_file_is_refused(any_server: Server, tmp_path: Path) -> None:
         assert str(file).encode() in done.stderr
     piped = printed("save", "seen", "-", *url) + b"\n"
     done = run_command("restore", "copy", "-", *url, data=piped)
-    assert (done.returncode, b"goes on behind its checksum" in done.stderr) == (2, True)
+    assert (done.returncode, b"has data after its checksum" in done.stderr) == (2, True)
     assert any_server.keys() == ["seen"]
 
 
 def test_filters_are_merged(any_server: Server, tmp_path: Path) -> None:
-    """Those of a server, of another one, and of a file; other parameters are refused."""
+    """Filters of one server, of another one and of a file are merged; other parameters are refused."""
     url = ("--url", any_server.url)
     plan = ("--capacity", 1000, "--error-rate", 1e-6)
     for name in ("one", "other"):

@@ -1,4 +1,4 @@
-"""The program as a whole: its version, its help, its shell completion, and `python -m bloomredis`."""
+"""The program as a whole: its version, help, shell completion, and `python -m bloomredis`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_version() -> None:
 
 
 def test_python_m() -> None:
-    """`python -m bloomredis` is the program, as is `python -m bloomredis.cli`, which other tests start."""
+    """`python -m bloomredis` starts the program, and so does `python -m bloomredis.cli`."""
     command = [sys.executable, "-m", "bloomredis", "dedupe"]
     done = subprocess.run(command, input=b"a\na\nb\n", capture_output=True, env=ENVIRONMENT, check=True)
     assert (done.stdout, done.stderr) == (b"a\nb\n", b"")
@@ -31,7 +31,7 @@ def test_demo_by_python_m() -> None:
 
 
 def test_completion(tmp_path: Path) -> None:
-    """--install-completion writes what the shell needs into its start-up files."""
+    """--install-completion writes the shell's start-up files."""
     done = run_process(
         *("--install-completion", "bash"),
         HOME=str(tmp_path),
@@ -46,5 +46,5 @@ COMMANDS = ["dedupe", "create", "add", "check", "info", "delete", "plan", "docto
 
 @for_each("command", COMMANDS)
 def test_help(command: str) -> None:
-    """Every command has its help."""
+    """Every command has a help text."""
     assert b"Usage" in run_command(command, "--help").stdout

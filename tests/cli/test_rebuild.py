@@ -16,7 +16,7 @@ PLAN: Any = {"capacity": 1000, "error_rate": 0.01}
 
 
 def test_lines_of_files_and_of_stdin(any_server: Server, tmp_path: Path) -> None:
-    """The filter has them and no others, with the new parameters; those not given stay."""
+    """The rebuilt filter has exactly these lines and the new parameters; parameters not given stay."""
     url, lines = ("--url", any_server.url), tmp_path / "lines"
     lines.write_bytes(b"a\nb\n")
     with any_server.client() as client:
@@ -31,7 +31,7 @@ def test_lines_of_files_and_of_stdin(any_server: Server, tmp_path: Path) -> None
 
 
 def test_a_command_that_is_stopped(any_server: Server) -> None:
-    """The filter stays as it was, and nothing is left."""
+    """A rebuild that is interrupted leaves the filter unchanged, and no other key."""
     with any_server.client() as client:
         seen = BloomFilter(client, "seen", **PLAN)
         seen.add("old")
@@ -44,7 +44,7 @@ def test_a_command_that_is_stopped(any_server: Server) -> None:
 
 
 def test_a_command_that_is_killed(any_server: Server) -> None:
-    """Others go on with the filter at once, and once the successor has expired with the filter alone."""
+    """After a kill others use the filter at once; the successor expires, and the filter's mark is cleared."""
     with any_server.client() as client:
         seen = BloomFilter(client, "seen", **PLAN)
         seen.add("old")
@@ -56,11 +56,11 @@ def test_a_command_that_is_killed(any_server: Server) -> None:
         wait_until("the successor expires", lambda: not client.exists("{seen}:successor"))
         assert seen.contains_many(["old", "meanwhile"]) == [True, True]
         assert not seen.add("meanwhile")
-        assert client.getrange("seen", 12, 12) == b"\0"  # and other random bytes behind it
+        assert client.getrange("seen", 12, 12) == b"\0"  # random bytes follow
 
 
 def test_other_kinds_are_refused(any_server: Server) -> None:
-    """With a line that says which kind the filter is."""
+    """The error names the kind of a filter that cannot be rebuilt."""
     url = ("--url", any_server.url)
     printed("create", "seen", *url, "--kind", "counting", "--capacity", 100, "--error-rate", 0.01)
     done = run_command("rebuild", "seen", *url)

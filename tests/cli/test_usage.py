@@ -1,4 +1,4 @@
-"""Bad usage and missing servers: exit status, and one line on standard error without passwords."""
+"""Bad usage and missing servers: an exit status, and one line on standard error without passwords."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.values import for_each
 
 
 def test_stdout_that_would_block() -> None:
-    """A full pipe that is non-blocking is an error, in one line."""
+    """A full non-blocking pipe is an error of one line."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):
@@ -58,9 +58,6 @@ BAD_USAGE = {
         *("create", "x", "--url", "memory://", "--capacity", "5", "--error-rate", "0.1"),
         *("--window", "1h", "--ttl", "1h"),
     ],
-    "add to no filter": ["add", "x", "y", "--url", "memory://"],
-    "check in no filter": ["check", "x", "y", "--url", "memory://"],
-    "delete no filter": ["delete", "x", "--url", "memory://"],
     "plan of far too much": ["plan", "--capacity", "1" + "0" * 30, "--error-rate", "0.001"],
     "plan of an unknown layout": ["plan", "--capacity", "5", "--error-rate", "0.1", "--layout", "nonsense"],
     "missing file": ["dedupe", "--url", "memory://", "/there/is/no/such/file"],
@@ -69,7 +66,6 @@ BAD_USAGE = {
     "unknown command": ["nonsense"],
     "demo in memory": ["demo", "--url", "memory://"],
     "info without url": ["info", "x"],
-    "no such filter": ["info", "x", "--url", "memory://"],
     "plan without numbers": ["plan"],
     "plan of too few shards": ["plan", "--capacity", "10000000000", "--error-rate", "0.01", "--shards", "2"],
     "plan on no nodes": ["plan", "--capacity", "1000", "--error-rate", "0.01", "--nodes", "0"],
@@ -92,7 +88,7 @@ def test_bad_usage(
 
 
 def test_other_parameters_than_the_stored(any_server: Server) -> None:
-    """A shared filter with another capacity is bad usage, in one line that gives both."""
+    """Another capacity for a shared filter is bad usage, in one line that gives both."""
     with any_server.client() as client:
         stored = BloomFilter(client, "other", capacity=77, error_rate=0.01)
         stored.reserve()
@@ -101,22 +97,35 @@ def test_other_parameters_than_the_stored(any_server: Server) -> None:
     assert re.search(rb"77.*88", done.stderr)
 
 
+ELSEWHERE = "redis://:hunter2@127.0.0.1:1"
+
+
 @pytest.mark.parametrize(
     "command",
-    [["dedupe"], ["dedupe", "--name", "x"], ["info", "x"], ["demo"], ["check", "x", "y", "--cluster"]],
+    [
+        *(["dedupe", "--url", ELSEWHERE], ["dedupe", "--name", "x"], ["info", "x"]),
+        *(["demo", "--url", ELSEWHERE], ["check", "x", "y", "--cluster"]),
+    ],
 )
 def test_server_that_is_not_there(command: list[str]) -> None:
-    """A server that is not there is exit status 3, in one line without the password."""
-    done = run_command(*command, BLOOMREDIS_URL="redis://:hunter2@127.0.0.1:1")
+    """A missing server is exit status 3, in one line without the password that says what to do."""
+    done = run_command(*command, BLOOMREDIS_URL=ELSEWHERE)
     assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
     assert b"hunter2" not in done.stderr
+    assert b"is a server running there?" in done.stderr
+
+
+def test_a_server_of_the_environment_is_no_playground() -> None:
+    """`dedupe` without --name and `demo` use a private server, whatever the environment says."""
+    done = run_command("dedupe", "--count", data=b"a\na\n", BLOOMREDIS_URL=ELSEWHERE)
+    assert (done.returncode, done.stdout) == (0, b"read  2\nnew   1\n")
 
 
 @for_each(
     "url", ["redis://:hunt/ter2@h", "redis://:hunt?ter2@h", "redis://me:12#ter2@h", "redis://:ter2@h:ter2"]
 )
 def test_misread_password(url: str) -> None:
-    """A URL that a special character in the password breaks is bad usage, and no part of it is shown."""
+    """A URL broken by a special character in the password is bad usage, and no part of it is shown."""
     done = run_command("info", "x", "--url", url)
     assert done.returncode == 2
     assert b"ter2" not in done.stderr
@@ -124,7 +133,7 @@ def test_misread_password(url: str) -> None:
 
 
 def test_redacted() -> None:
-    """A redacted URL tells the place only: no user, no password, no option."""
+    """A redacted URL shows only the server and database: no user, password or option."""
     assert redacted("redis://me:hunter2@example.org:1/2") == "redis://***@example.org:1/2"
     assert redacted("redis://h?password=hunter2") == "redis://h"
     assert redacted("redis://h?password=hun@ter2") == "redis://***@"
@@ -132,7 +141,7 @@ def test_redacted() -> None:
 
 
 def test_without_typer() -> None:
-    """Where the extra is missing, the command says how to install it: exit status 2."""
+    """Without the extra, the command says how to install it, with exit status 2."""
     program = "import sys; sys.modules['typer'] = None; from bloomredis.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert done.returncode == 2
@@ -140,7 +149,7 @@ def test_without_typer() -> None:
 
 
 def test_help_is_frugal() -> None:
-    """`--help` needs little: no client library, no server, no progress bar."""
+    """`--help` imports no client library or progress bar, and needs no server."""
     program = (
         "import sys; sys.argv[1:] = ['--help']\n"
         "from bloomredis.cli import main\n"

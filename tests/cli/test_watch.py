@@ -24,7 +24,7 @@ def once(server: Server, *names: str) -> list[dict[str, Any]]:
 
 
 def test_a_look_is_what_info_says(any_server: Server) -> None:
-    """Fill, error rate now and when full, and the rest."""
+    """A look shows the same fill and error rates, now and when full, as `info`."""
     with any_server.client() as client:
         f = library.BloomFilter(client, "seen", **SIZE, ttl=3600)
         f.add_many([str(i) for i in range(500)])
@@ -39,7 +39,7 @@ def test_a_look_is_what_info_says(any_server: Server) -> None:
 
 @for_each("kind", ["BloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
 def test_claims_that_are_held_are_counted(any_server: Server, kind: str) -> None:
-    """Of this filter and no other, whatever its name is."""
+    """Pending claims of this filter are counted, and of no other, whatever its name."""
     more: dict[str, Any] = {"RotatingBloomFilter": {"window": 60}}.get(kind, {})
     with any_server.client() as client:
         for name in ("a[b]*", "a[b]xx"):
@@ -50,7 +50,7 @@ def test_claims_that_are_held_are_counted(any_server: Server, kind: str) -> None
 
 
 def test_layers_and_shards(any_server: Server) -> None:
-    """As many as the filters have."""
+    """A look counts the layers and shards of each filter."""
     with any_server.client() as client:
         grown = library.ScalingBloomFilter(client, "grown", capacity=100, error_rate=0.01)
         grown.add_many([str(i) for i in range(250)])
@@ -62,7 +62,7 @@ def test_layers_and_shards(any_server: Server) -> None:
 
 
 def test_new_items_a_second(any_server: Server) -> None:
-    """Those of a look are what the count has grown by since the one before."""
+    """The rate of new items is the growth of the count since the look before."""
     with any_server.client() as client:
         f = library.BloomFilter(client, "seen", **SIZE)
         f.add("a")
@@ -78,7 +78,7 @@ def test_new_items_a_second(any_server: Server) -> None:
 
 
 def test_text_has_a_line_for_each_field(any_server: Server) -> None:
-    """With `--once`."""
+    """With `--once` the text has a line for each field."""
     with any_server.client() as client:
         library.BloomFilter(client, "seen", **SIZE).add("a")
     text = printed("watch", "seen", "--url", any_server.url, "--once", "--every", 0.1).decode()
@@ -87,7 +87,7 @@ def test_text_has_a_line_for_each_field(any_server: Server) -> None:
 
 
 def test_a_terminal_shows_a_table(any_server: Server) -> None:
-    """Until it is interrupted."""
+    """At a terminal a table is shown until the command is interrupted."""
     with any_server.client() as client:
         library.BloomFilter(client, "seen", **SIZE).add("a")
     ours, theirs = pty.openpty()
@@ -105,6 +105,6 @@ def test_a_terminal_shows_a_table(any_server: Server) -> None:
 
 
 def test_a_filter_that_is_not_there(any_server: Server) -> None:
-    """One line, and the status of wrong usage."""
+    """For a missing filter one line is printed, with the status of bad usage."""
     done = run_command("watch", "none", "--url", any_server.url)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)

@@ -24,7 +24,7 @@ LAYOUT = compat.jedis(10_000, 0.001)
 
 
 def test_each_insert_goes_to_its_key_and_renews_its_ttl(bloom: Any, client: redis.Redis) -> None:
-    """As `insert(key, element, expireSec)` of the system, which reads what was written."""
+    """`at` inserts like the system's `insert(key, element, expireSec)`, and the system reads the result."""
     f = bloom(client, "seen", layout=LAYOUT)
     for name, ttl in (("monday", 100), ("tuesday", 200)):
         assert f.at(name, ttl=ttl).add("a")
@@ -40,7 +40,7 @@ def test_each_insert_goes_to_its_key_and_renews_its_ttl(bloom: Any, client: redi
 
 
 def test_without_a_ttl_it_is_that_of_the_filter(bloom: Any, client: redis.Redis) -> None:
-    """Renewed or not."""
+    """Without a ttl `at` uses that of the filter, and renews it if the filter does."""
     bloom(client, "seen", layout=LAYOUT, ttl=100).at("fixed").add("a")
     bloom(client, "seen", layout=LAYOUT, ttl=100, refresh_ttl=True).at("renewed").add("a")
     for key in ("bf:fixed", "bf:renewed"):
@@ -53,7 +53,7 @@ def test_without_a_ttl_it_is_that_of_the_filter(bloom: Any, client: redis.Redis)
 
 
 class Silent:
-    """A client that must not be used."""
+    """A client that fails when it is used."""
 
     def execute_command(self, *command: Any, **_: Any) -> NoReturn:
         raise AssertionError(command)
@@ -70,7 +70,7 @@ class SilentAsyncio(Silent):
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Count the calls of functions written in Python, which no load of the machine changes."""
+    """Count the calls of Python functions, which do not depend on the machine's load."""
     calls: Counter[str] = Counter()
     sys.setprofile(lambda frame, event, _: calls.update([frame.f_code.co_name] if event == "call" else ()))
     try:
@@ -82,7 +82,7 @@ def counted() -> Iterator[Counter[str]]:
 @for_each(("kind", "silent"), [(BloomFilter, Silent()), (bloomredis.asyncio.BloomFilter, SilentAsyncio())])
 @for_each("layout", [LAYOUT, compat.redis_template(10_000, 0.001), compat.go_zero(1000)])
 def test_making_one_sends_nothing_and_is_cheap(kind: Any, silent: Any, layout: Any) -> None:
-    """It takes some dozens of calls of functions, whatever the filter's size; asking again takes few."""
+    """Making an object takes some dozens of function calls, whatever the filter's size; repeating it few."""
     f = kind(silent, "seen", layout=layout)
     many = 300
     with counted() as calls:
@@ -97,7 +97,7 @@ def test_making_one_sends_nothing_and_is_cheap(kind: Any, silent: Any, layout: A
 
 
 def test_the_first_use_is_one_call(server: Server) -> None:
-    """No look at the key comes before it."""
+    """The first use is one call, without a look at the key before."""
     with server.client() as plain:
         client: Any = LosingClient(plain)
         f = BloomFilter(client, "seen", layout=LAYOUT)
@@ -113,7 +113,7 @@ def test_the_first_use_is_one_call(server: Server) -> None:
 
 
 def test_a_lost_reply_is_known_to_who_asks_again(server: Server) -> None:
-    """However many others were asked for in between."""
+    """A retry gets the answer of a lost reply, however many other items were asked for in between."""
     with server.client() as plain:
         client: Any = LosingClient(plain)
         f = BloomFilter(client, "seen", layout=LAYOUT)
@@ -128,17 +128,17 @@ def test_a_lost_reply_is_known_to_who_asks_again(server: Server) -> None:
 
 
 def test_it_pickles_and_takes_another_client(client: redis.Redis) -> None:
-    """Like any filter."""
+    """It can be pickled and given another client, like any filter."""
     f = BloomFilter(client, "seen", layout=LAYOUT)
     f.at("monday").add("a")
-    copied = pickle.loads(pickle.dumps(f.at("monday"))).with_client(client)  # noqa: S301 - its own
+    copied = pickle.loads(pickle.dumps(f.at("monday"))).with_client(client)  # noqa: S301 - its own pickle
     assert copied.contains("a")
     assert copied.at("tuesday").add("a")
     assert f.with_client(client).at("tuesday").contains("a")
 
 
 def test_layouts_of_several_keys(bloom: Any, client: redis.Redis) -> None:
-    """Redisson's has a config for each name, PHP's a bitmap for each partition."""
+    """Each name has its own config with Redisson, and its own bitmap for each partition with PHP."""
     redisson = bloom(client, "seen", layout=compat.redisson(3000, 0.03))
     assert redisson.at("monday").add("a")
     assert client.hget("{monday}:config", "size") == b"21895"
@@ -158,19 +158,19 @@ def test_layouts_of_several_keys(bloom: Any, client: redis.Redis) -> None:
     ],
 )
 def test_what_has_no_other_names(options: Any, message: str) -> None:
-    """The error says why."""
+    """The error says why the filter has no other names."""
     with pytest.raises(TypeError, match=message):
         BloomFilter(redis.Redis(), "seen", **options).at("monday")
 
 
 def test_a_name_is_not_empty() -> None:
-    """As that of any filter."""
+    """An empty name is refused, as for any filter."""
     with pytest.raises(ValueError, match="must not be empty"):
         BloomFilter(redis.Redis(), "seen", layout=LAYOUT).at("")
 
 
 @for_each("ttl", [0, -1, True, "x"])
 def test_a_ttl_is_positive(ttl: Any) -> None:
-    """The system deletes the key for 0 and less; here that is `delete()`."""
+    """A ttl of 0 or less is refused; where the system deletes the key for it, the call here is `delete()`."""
     with pytest.raises((ValueError, TypeError), match="ttl"):
         BloomFilter(redis.Redis(), "seen", layout=LAYOUT).at("monday", ttl=ttl)

@@ -20,7 +20,7 @@ from bloomredis import (
     OutcomeUnknownError,
     compat,
 )
-from bloomredis.protocol.scripts import load
+from bloomredis.protocol.scripts import load_script
 from bloomredis.stored.foreign.chain import MOST_BITMAPS
 from tests.support.background import outcome, started
 from tests.support.losing import LosingClient
@@ -59,7 +59,7 @@ MANY = [f"item-{i}" for i in range(1000)]
 
 
 def links(client: Any) -> dict[bytes, int]:
-    """Return how many bits are set in each bitmap of the chain."""
+    """Return how many bits each bitmap of the chain has set."""
     keys = sorted(key for key in client.keys("bloomfilter-*") if b":receipt:" not in key)
     return {key: client.bitcount(key) for key in keys}
 
@@ -70,7 +70,7 @@ def contents(client: Any) -> dict[bytes, bytes]:
 
 
 def test_a_chain_is_shared(bloom: Any, client: Any) -> None:
-    """In turns the system and we add, past several bitmaps: each reads what the other wrote."""
+    """The system and this library add in turns, past several bitmaps; each reads what the other wrote."""
     f, theirs = bloom(client, "bloomfilter", layout=CHAIN), Chain()
     for start in range(0, 480, 40):
         for item in MANY[start : start + 20]:
@@ -82,7 +82,7 @@ def test_a_chain_is_shared(bloom: Any, client: Any) -> None:
 
 
 def test_a_chain_grows_as_the_systems_does(client: redis.Redis) -> None:
-    """The same items in the same order end in the same bitmaps, one by one and in batches."""
+    """The same items in the same order give the system's bitmaps, one by one and in batches."""
     theirs = Chain()
     for item in MANY[:600]:
         theirs.put(client, CHAIN.offsets(item), CHAIN.num_bits)
@@ -97,7 +97,7 @@ def test_a_chain_grows_as_the_systems_does(client: redis.Redis) -> None:
 
 
 def test_a_chain_has_one_winner_for_each_item(server: Server) -> None:
-    """However many writers reach the limit at once; no bitmap is skipped or begun twice."""
+    """However many writers reach the limit at once, an item has one winner; each bitmap begins once."""
 
     def work(worker: int) -> list[bool]:
         f = BloomFilter(server.client(), "bloomfilter", layout=CHAIN)
@@ -117,7 +117,7 @@ def test_a_chain_has_one_winner_for_each_item(server: Server) -> None:
 
 
 def test_a_put_that_passes_one_half_begins_the_next_bitmap(client: redis.Redis) -> None:
-    """Half of the bits are not more than half."""
+    """A put that fills more than half of the bits begins the next bitmap; exactly half does not."""
     offsets = CHAIN.offsets("first")
     others = [offset for offset in range(CHAIN.num_bits) if offset not in offsets]
     for offset in others[: CHAIN.num_bits // 2 - len(set(offsets))]:
@@ -128,14 +128,14 @@ def test_a_put_that_passes_one_half_begins_the_next_bitmap(client: redis.Redis) 
     assert not client.exists("cursor")
     client.setbit("bloomfilter-0", others[-1], 1)
     assert not f.add("first")
-    assert f.add_many(["second", "third"]) == [True, True]  # a bitmap that is over-full takes one, as in Java
+    assert f.add_many(["second", "third"]) == [True, True]  # an over-full bitmap takes one, as in Java
     assert client.get("cursor") == b"1"
     assert Chain().has(client, CHAIN.offsets("second"))
     assert client.bitcount("bloomfilter-1") == CHAIN.num_hashes
 
 
 def test_a_put_of_the_systems_goes_to_the_bitmap_that_was_begun(client: redis.Redis) -> None:
-    """Right after ours that passed one half."""
+    """The system's next put goes to the bitmap that this library began when it passed one half."""
     f, theirs = BloomFilter(client, "bloomfilter", layout=CHAIN), Chain()
     many = iter(MANY)
     while not client.exists("cursor"):
@@ -147,7 +147,7 @@ def test_a_put_of_the_systems_goes_to_the_bitmap_that_was_begun(client: redis.Re
 
 
 def test_a_load_into_a_chain_grows_it(bloom: Any, client: redis.Redis) -> None:
-    """A batch that would be dense in one bitmap goes probe by probe; no copy is taken of several."""
+    """A batch too dense for one bitmap is sent as probes and grows the chain; a chain has no snapshot."""
     f = bloom(client, "bloomfilter", layout=CHAIN)
     assert f.load(MANY) == len(MANY)
     assert all(f.contains_many(MANY))
@@ -158,13 +158,13 @@ def test_a_load_into_a_chain_grows_it(bloom: Any, client: redis.Redis) -> None:
 
 @for_each("layout", [CHAIN, compat.php_bkdr(1000, 3, partitions=2)])
 def test_no_local_cache_of_other_systems_bitmaps(layout: Any) -> None:
-    """Nothing would say that the filter was lost, and the copy answered for it."""
-    with pytest.raises(ValueError, match="cannot be noticed"):
+    """A local cache is refused, since it would hide the loss of the filter."""
+    with pytest.raises(ValueError, match="cannot be detected"):
         BloomFilter(redis.Redis(), "f", layout=layout, local_cache=True)
 
 
 def test_claims_and_pipelines_on_a_chain(bloom: Any, client: redis.Redis) -> None:
-    """A commit lets it grow, with a claim from before; info and delete act on all bitmaps."""
+    """The commit of an earlier claim grows the chain; info and delete act on all bitmaps."""
     f, other = (bloom(client, "bloomfilter", layout=CHAIN) for _ in range(2))
     early = f.claim("early")
     other.add_many(MANY[:500])
@@ -182,14 +182,17 @@ def test_claims_and_pipelines_on_a_chain(bloom: Any, client: redis.Redis) -> Non
 
 
 class Meanwhile:
-    """A client that does something else first, once, when it is to delete."""
+    """A client that runs another call first, once, before its deletion."""
 
     def __init__(self, client: Any, first: Callable[[], object]) -> None:
         self._client = client
         self._first: list[Callable[[], object]] = [first]
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
-        if self._first and command[:2] in {("EVALSHA", load("delete").sha), ("UNLINK", b"bloomfilter-0")}:
+        if self._first and command[:2] in {
+            ("EVALSHA", load_script("delete").sha),
+            ("UNLINK", b"bloomfilter-0"),
+        }:
             self._first.pop()()
         return self._client.execute_command(*command, **options)
 
@@ -199,7 +202,7 @@ class Meanwhile:
 
 @for_each("verb", ["clear", "delete"])
 def test_a_bitmap_that_is_begun_meanwhile_is_deleted_too(client: redis.Redis, verb: str) -> None:
-    """Nothing of before is found again when the chain reaches its number."""
+    """A bitmap begun during a deletion is deleted too, so no old item is found when the chain reaches it."""
     other = BloomFilter(client, "bloomfilter", layout=CHAIN)
     other.add_many(MANY[:100])
     meanwhile: Any = Meanwhile(client, lambda: other.add_many(MANY[100:600]))
@@ -210,7 +213,7 @@ def test_a_bitmap_that_is_begun_meanwhile_is_deleted_too(client: redis.Redis, ve
 
 
 def test_a_chain_is_cleared_while_it_grows(bloom: Any, server: Server) -> None:
-    """Whatever the interleaving, there is no bitmap behind the cursor."""
+    """During a clear no interleaving leaves a bitmap behind the cursor."""
     done = threading.Event()
 
     def add() -> None:
@@ -231,7 +234,7 @@ def test_a_chain_is_cleared_while_it_grows(bloom: Any, server: Server) -> None:
 
 
 def test_a_bitmap_that_was_left_behind_is_not_begun_with_its_bits(bloom: Any, client: redis.Redis) -> None:
-    """As the system's reset leaves one that was begun meanwhile."""
+    """A new bitmap starts empty, even if the system's reset left an old one under its name."""
     client.set("bloomfilter-1", b"\xff" * (CHAIN.num_bits // 8))
     f = bloom(client, "bloomfilter", layout=CHAIN)
     assert sum(f.add_many(MANY)) > 0.97 * len(MANY)
@@ -239,7 +242,7 @@ def test_a_bitmap_that_was_left_behind_is_not_begun_with_its_bits(bloom: Any, cl
 
 
 def test_all_bitmaps_and_the_cursor_expire_together(bloom: Any, client: redis.Redis) -> None:
-    """With `refresh_ttl` each insert renews them all, also that of an item which is there."""
+    """With `refresh_ttl` each insert renews all bitmaps and the cursor, even the insert of a known item."""
     keys = ["bloomfilter-0", "bloomfilter-1", "bloomfilter-2", "cursor"]
 
     def lasting() -> list[int]:
@@ -261,7 +264,7 @@ def test_all_bitmaps_and_the_cursor_expire_together(bloom: Any, client: redis.Re
 
 
 def begun(client: Any, last: int) -> None:
-    """Make a chain that the system has grown to this number, and whose last bitmap is almost half full."""
+    """Make a chain that the system has grown to this number, with its last bitmap almost half full."""
     client.set("cursor", last)
     client.set(f"bloomfilter-{last}", b"\xff" * (CHAIN.num_bits // 16 - 3))
     for offset in CHAIN.offsets("first"):
@@ -269,7 +272,7 @@ def begun(client: Any, last: int) -> None:
 
 
 def test_a_chain_of_more_than_256_bitmaps(bloom: Any, client: redis.Redis) -> None:
-    """It is read, written and grown like any other."""
+    """A chain of more than 256 bitmaps is read, written and grown like any other."""
     begun(client, 255)
     f = bloom(client, "bloomfilter", layout=CHAIN)
     assert sum(f.add_many(MANY[:30])) > 25
@@ -281,7 +284,7 @@ def test_a_chain_of_more_than_256_bitmaps(bloom: Any, client: redis.Redis) -> No
 
 
 def test_the_last_bitmap_that_is_possible(bloom: Any, client: redis.Redis) -> None:
-    """It takes what it has room for; then a new item is refused, and an old one is found."""
+    """The last possible bitmap takes items up to its limit; new items are then refused, old ones found."""
     begun(client, MOST_BITMAPS - 1)
     f = bloom(client, "bloomfilter", layout=CHAIN)
     with pytest.raises(BatchInterruptedError) as interrupted:
@@ -298,7 +301,7 @@ def test_the_last_bitmap_that_is_possible(bloom: Any, client: redis.Redis) -> No
 
 
 def test_a_chain_that_is_too_long_is_refused(bloom: Any, client: redis.Redis) -> None:
-    """With the number of its bitmaps, when it is opened and when it is met."""
+    """Opening or using a chain that is too long raises an error with the number of its bitmaps."""
     f = bloom(client, "bloomfilter", layout=CHAIN)
     f.add("a")
     begun(client, MOST_BITMAPS)
@@ -312,7 +315,7 @@ def test_a_chain_that_is_too_long_is_refused(bloom: Any, client: redis.Redis) ->
 
 @for_each("value", ["x", "-1", "1.5", ["a list"]])
 def test_a_cursor_that_is_none_is_refused(bloom: Any, client: redis.Redis, value: Any) -> None:
-    """By its name, when it is opened and when it is met."""
+    """Opening or using an invalid cursor raises an error that names it."""
     f = bloom(client, "bloomfilter", layout=CHAIN)
     f.add("a")
     client.rpush("cursor", *value) if isinstance(value, list) else client.set("cursor", value)
@@ -327,7 +330,7 @@ def test_a_cursor_that_is_none_is_refused(bloom: Any, client: redis.Redis, value
 
 
 def test_a_bitmap_of_another_type_is_left_alone(bloom: Any, client: redis.Redis) -> None:
-    """By add, clear and delete."""
+    """add, clear and delete leave a bitmap of another type alone."""
     f = bloom(client, "bloomfilter", layout=CHAIN)
     f.add("a")
     client.delete("bloomfilter-0")
@@ -339,7 +342,7 @@ def test_a_bitmap_of_another_type_is_left_alone(bloom: Any, client: redis.Redis)
 
 
 def test_a_lost_reply_of_the_put_that_begins_a_bitmap(server: Server) -> None:
-    """Asked again, the item is new, as it was."""
+    """After the lost reply of a put that began a bitmap, a retry still reports the item as new."""
     with server.client() as plain:
         begun(plain, 3)
         client: Any = LosingClient(plain)
@@ -355,7 +358,7 @@ def test_a_lost_reply_of_the_put_that_begins_a_bitmap(server: Server) -> None:
 
 
 def test_the_readmes_acl_rule_suffices_for_a_chain(server: Server) -> None:
-    """With the keys of the chain in the place of the filter's."""
+    """The README's ACL rule suffices for a chain, with the keys of the chain instead of the filter's."""
     rule = [word for word in acl_rule() if not word.startswith("~seen")]
     keys = ["~bloomfilter-*", "~{bloomfilter}:*", "~cursor"]
     with server.client() as admin:

@@ -25,7 +25,7 @@ def guava_bytes(layout: Guava, offsets: list[int]) -> bytes:
 
 @given(offsets=st.lists(st.integers(0, 9599)), strategy=st.sampled_from(["MITZ_32", "MITZ_64"]))
 def test_guavas_stream_there_and_back(offsets: list[int], strategy: str) -> None:
-    """Reading gives SETBIT's order, and writing gives the same stream, trailing zeros or not."""
+    """Reading gives SETBIT's order, and writing gives the same stream, with or without trailing zeros."""
     layout = compat.guava(1000, 0.01, strategy)
     data, bits = guava_bytes(layout, offsets), redis_string(offsets, layout.num_bits // 8)
     assert read_guava(data) == (layout, bits)
@@ -48,14 +48,14 @@ def test_guavas_stream_there_and_back(offsets: list[int], strategy: str) -> None
     ],
 )
 def test_what_is_no_guava_stream_is_refused(data: bytes, message: str) -> None:
-    """A malformed stream is a ValueError that names what is wrong."""
+    """A malformed stream raises a ValueError that names the fault."""
     with pytest.raises(ValueError, match=message):
         read_guava(data)
 
 
 @given(data=st.binary(max_size=60))
 def test_any_bytes_are_a_guava_stream_or_refused(data: bytes) -> None:
-    """Nothing but ValueError comes out, and what is read is written back as it was."""
+    """Any bytes raise ValueError or are read, and are written back the same."""
     try:
         layout, bits = read_guava(data)
     except ValueError:
@@ -64,6 +64,6 @@ def test_any_bytes_are_a_guava_stream_or_refused(data: bytes) -> None:
 
 
 def test_too_long_a_bitmap_is_no_guava_filter() -> None:
-    """A string past the filter's end cannot be written."""
+    """A string longer than the filter cannot be written."""
     with pytest.raises(ValueError, match="at most 8"):
         write_guava(compat.guava(1, 0.5), bytes(9))

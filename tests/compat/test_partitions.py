@@ -1,4 +1,4 @@
-"""The shards of the PHP class."""
+"""The partitions of the PHP class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONED = [
 
 
 def test_phps_partitions_are_shared(bloom: Any, client: redis.Redis) -> None:
-    """Each item is in the key that PHP keeps it in; what PHP wrote is found, in batches too."""
+    """Each item is in the key that PHP uses for it; items that PHP wrote are found, in batches too."""
     layout = compat.php_bkdr(50_000_000_000, 16, servers=["only"])
     assert len({suffix for _, _, suffix in PARTITIONED}) > 1
     theirs, ours = PARTITIONED[::2], PARTITIONED[1::2]
@@ -34,7 +34,7 @@ def test_phps_partitions_are_shared(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_phps_v3_as_revised_is_shared(bloom: Any, client: redis.Redis) -> None:
-    """On one server or several; each has one key."""
+    """PHP's revised v3 is shared on one server or several, with one key on each."""
     cases = [case for case in vectors("php_bkdr_v3")["cases"] if case["num_bits"] < 1 << 24]
     second = bloom_twin(client)
     layout = compat.php_bkdr(1_000_003, 8, ["a", "b", "c"], revised=True)
@@ -69,7 +69,7 @@ def test_all_calls_work_over_partitions(bloom: Any, client: redis.Redis) -> None
 
 
 def test_phps_servers_share_the_items(bloom: Any, client: redis.Redis) -> None:
-    """A list of clients is taken in the order of the servers; the checksum chooses."""
+    """A list of clients is used in the order of the servers; the checksum chooses the server."""
     second = bloom_twin(client)
     layout = compat.php_bkdr(1_000_003, 8, servers=["first", "second"], partitions=3)
     f = BloomFilter([client, second], "seen", layout=layout)
@@ -84,7 +84,7 @@ def test_phps_servers_share_the_items(bloom: Any, client: redis.Redis) -> None:
 
 
 def bloom_twin(client: redis.Redis) -> redis.Redis:
-    """Return a client of another database of the same server, which stands for a second server."""
+    """Return a client of another database of the same server, as a second server."""
     import fakeredis
 
     other: redis.Redis
@@ -97,7 +97,7 @@ def bloom_twin(client: redis.Redis) -> redis.Redis:
 
 
 def test_an_interrupted_batch_over_shards_loses_no_answer(client: redis.Redis) -> None:
-    """Answers of other shards are handed out when the rest is asked about again."""
+    """A retry of an interrupted batch repeats the answers that other shards have given."""
     second = bloom_twin(client)
     layout = compat.php_bkdr(1_000_000, 8, servers=["first", "second"], partitions=2)
     f = BloomFilter([client, second], "seen", layout=layout)
@@ -112,7 +112,7 @@ def test_an_interrupted_batch_over_shards_loses_no_answer(client: redis.Redis) -
 
 
 def test_the_number_of_clients_has_to_fit() -> None:
-    """One for each server, and one alone for one."""
+    """There must be one client for each server, and a single client for a single server."""
     layout = compat.php_bkdr(1_000_000, 8, servers=["first", "second"])
     for clients in (redis.Redis(), [redis.Redis()], [redis.Redis()] * 3):
         with pytest.raises(ValueError, match="2 servers"):

@@ -73,7 +73,7 @@ SMALL = [case for case in vectors("redisbloom")["cases"] if case["num_bits"] <= 
 
 @for_each("case", SMALL[::12])
 def test_a_dump_has_the_recorded_bits(case: Row) -> None:
-    """The recorded bits of an element, dumped, are where its layout expects them."""
+    """A dump of an element has the recorded bits at the offsets of its layout."""
     layout = redisbloom_link(case)
     data = lsb_first(case["offsets"], layout.num_bits // 8)
     header = dump([layout], [data], redisbloom_options(case))
@@ -101,20 +101,20 @@ def broken_dumps() -> dict[str, list[tuple[int, bytes]]]:
 
 
 def test_links_past_one_key_are_refused() -> None:
-    """A link that no Redis string holds is a ValueError that names its size."""
+    """A link too large for a Redis string raises a ValueError with its size."""
     with pytest.raises(ValueError, match="4294967360 bits"):
         RedisBloom(num_bits=2**32 + 64, num_hashes=7, capacity=10, error_rate=0.01)
 
 
 @for_each("message", list(broken_dumps()))
 def test_what_is_no_whole_dump_is_refused(message: str) -> None:
-    """A dump that is cut, extended or changed is a ValueError that names what is wrong."""
+    """A dump that is cut, extended or changed raises a ValueError that names the fault."""
     with pytest.raises(ValueError, match=message):
         read_redisbloom(broken_dumps()[message])
 
 
 @given(header=st.binary(max_size=150), data=st.binary(max_size=20))
 def test_any_bytes_are_a_dump_or_refused(header: bytes, data: bytes) -> None:
-    """Nothing but ValueError comes out of garbage."""
+    """Any bytes raise ValueError or are read as a dump."""
     with pytest.raises(ValueError, match=r"header|options|link|chunk"):
         read_redisbloom([(1, header), (1 + len(data), data)])

@@ -1,4 +1,4 @@
-"""Redisson's config: each script compares it, as each of Redisson's does."""
+"""Redisson's config: each script compares it, like each of Redisson's own scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CALL = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 @CALL
 def test_another_config_is_met_by_each_call(bloom: Any, client: redis.Redis, call: Any) -> None:
-    """After the system's delete() and tryInit() with other parameters, before a bit is read or set."""
+    """After the system's delete() and tryInit(), each call refuses other parameters before it reads a bit."""
     f = bloom(client, "seen", layout=OURS)
     f.add("a")
     client.delete("seen", CONFIG)
@@ -55,7 +55,7 @@ def test_another_config_is_met_by_each_call(bloom: Any, client: redis.Redis, cal
 
 @CALL
 def test_no_bit_is_left_without_a_config(bloom: Any, client: redis.Redis, call: Any) -> None:
-    """After the system's delete() the config is written again before the first bit."""
+    """After the system's delete(), the config is written again before the first bit."""
     f = bloom(client, "seen", layout=OURS)
     f.add("a")
     client.delete("seen", CONFIG)
@@ -67,7 +67,7 @@ def test_no_bit_is_left_without_a_config(bloom: Any, client: redis.Redis, call: 
 
 
 def test_a_filter_of_another_config_is_not_deleted(bloom: Any, client: redis.Redis) -> None:
-    """Nor does an object that has used it before delete it."""
+    """An object does not delete a filter whose config has changed."""
     f = bloom(client, "seen", layout=OURS)
     f.add("a")
     client.hset(CONFIG, "hashIterations", "6")
@@ -81,7 +81,7 @@ def test_a_filter_of_another_config_is_not_deleted(bloom: Any, client: redis.Red
 
 
 def test_a_commit_meets_another_config(bloom: Any, client: redis.Redis) -> None:
-    """Of a claim from before."""
+    """The commit of an earlier claim detects another config."""
     f = bloom(client, "seen", layout=OURS)
     claim = f.claim("a")
     client.hset(CONFIG, "hashIterations", "6")
@@ -94,7 +94,7 @@ def test_a_commit_meets_another_config(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_config_of_another_type_is_refused(bloom: Any, client: redis.Redis) -> None:
-    """It is no config, and is left as it is."""
+    """A config key of another type is refused and left as it is."""
     f = bloom(client, "seen", layout=OURS)
     f.add("a")
     client.set(CONFIG, "x")
@@ -106,7 +106,7 @@ def test_a_config_of_another_type_is_refused(bloom: Any, client: redis.Redis) ->
 
 
 def test_a_pipeline_is_refused_too(client: redis.Redis) -> None:
-    """The place of a queued call holds the error."""
+    """A queued call's place in the pipeline's results holds the error."""
     f = BloomFilter(client, "seen", layout=OURS)
     f.add("a")
     client.delete("seen", CONFIG)
@@ -119,7 +119,7 @@ def test_a_pipeline_is_refused_too(client: redis.Redis) -> None:
 
 
 def test_a_size_of_one_digit(bloom: Any, client: redis.Redis) -> None:
-    """The shortest config there is, is compared as any other."""
+    """The shortest possible config is compared like any other."""
     f = bloom(client, "seen", layout=compat.redisson(1, 0.1))
     f.add("a")
     assert f.contains("a")

@@ -1,4 +1,4 @@
-"""The filters of other systems are as large as those systems make them."""
+"""The filters of other systems have the sizes that those systems give them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.vectors import Row, vectors
 
 @for_each("system", ["guava_mitz32", "guava_mitz64"])
 def test_guavas_sizes(system: str) -> None:
-    """Every row of sizes comes out, by both formulas for the hashes; what `create` refuses is refused."""
+    """Every recorded size and refusal of `create` is reproduced, by both formulas for the hashes."""
     for row in vectors(system)["sizing"]:
         n, p = row["capacity"], row["error_rate"]
         assert guava_optimum(n, p) == row["optimal_num_of_bits"], row
@@ -49,7 +49,7 @@ def test_guavas_sizes(system: str) -> None:
 
 
 def test_jedis_sizes() -> None:
-    """Every row of sizes comes out, those that stop at 2^31 - 1 too; a filter without bits is refused."""
+    """Every recorded size is reproduced, even those capped at 2^31 - 1; a filter without bits is refused."""
     for row in vectors("jedis")["sizing"]:
         n, p = row["capacity"], row["error_rate"]
         bits = jedis_bits(n, p)
@@ -58,7 +58,7 @@ def test_jedis_sizes() -> None:
 
 
 def test_redis_bitmaps_sizes() -> None:
-    """Every row of sizes comes out, before and after rounding up to 64."""
+    """Every recorded size is reproduced, before and after rounding up to 64."""
     for row in vectors("redis_bitmaps")["sizing"]:
         n, p = row["capacity"], row["error_rate"]
         optimum = chain_optimum(n, p)
@@ -68,7 +68,7 @@ def test_redis_bitmaps_sizes() -> None:
 
 
 def test_redis_template_sizes() -> None:
-    """Every row of sizes comes out, with the rate rounded to 32 bits."""
+    """Every recorded size is reproduced, with the rate rounded to 32 bits."""
     for row in vectors("redis_template")["sizing"]:
         n, p = row["capacity"], row["error_rate"]
         assert java.to_float32(p) == row["error_rate_as_float32"], row
@@ -78,7 +78,7 @@ def test_redis_template_sizes() -> None:
 
 
 def test_redisson_sizes() -> None:
-    """Every row of sizes comes out, and what Redisson refuses is refused."""
+    """Every recorded size is reproduced, and what Redisson refuses is refused."""
     for row in vectors("redisson")["sizing"]:
         n, p = row["capacity"], row["error_rate"]
         if "raises" in row:
@@ -91,7 +91,7 @@ def test_redisson_sizes() -> None:
 
 
 def refused_or_equal(make: Callable[[int, float], Bitmap], row: Row) -> None:
-    """Hold a factory to a row: the same size, or a refusal where that is no filter."""
+    """Check a factory against a row: the same size, or a refusal where the row has no filter."""
     usable = (
         row["num_bits"] and 1 <= row["num_hashes"] <= 255 and row["num_bits"] <= 2**32 and row["capacity"]
     )
@@ -104,7 +104,7 @@ def refused_or_equal(make: Callable[[int, float], Bitmap], row: Row) -> None:
 
 
 def test_redisbloom_sizes() -> None:
-    """Every row of sizes comes out, and what RedisBloom refuses is refused."""
+    """Every recorded size is reproduced, and what RedisBloom refuses is refused."""
     for row in vectors("redisbloom")["sizing"]:
         make = link_size if row["call"] == "bloom_init" else first_link_size
         options = redisbloom_options(row)
@@ -129,7 +129,7 @@ def test_redisbloom_sizes() -> None:
     ],
 )
 def test_php_filters_that_cannot_be(arguments: dict[str, Any], message: str) -> None:
-    """A size that no bitmap has is refused with the number."""
+    """An impossible size is refused, and the error names it."""
     with pytest.raises(ValueError, match=message):
         compat.php_bkdr(**arguments)
 
@@ -139,7 +139,7 @@ def test_php_filters_that_cannot_be(arguments: dict[str, Any], message: str) -> 
     [(0.5, "0.5"), (0.03, "0.03"), (0.001, "0.001"), (1.5e-7, "1.5E-7"), (5e-324, "4.9E-324")],
 )
 def test_doubles_are_printed_as_java_does(number: float, text: str) -> None:
-    """The examples are of `Double.toString`."""
+    """The results equal the examples of `Double.toString`."""
     assert java.double_text(number) == text
 
 
@@ -152,35 +152,35 @@ def test_doubles_are_printed_as_java_does(number: float, text: str) -> None:
     ],
 )
 def test_casts_are_javas(cast: Callable[[float], int], results: list[int]) -> None:
-    """NaN is 0, the infinite saturates, and `(int) round` keeps the low 32 bits of a long."""
+    """NaN becomes 0, infinity saturates, and `(int) round` keeps the low 32 bits of a long."""
     assert [cast(x) for x in (float("nan"), float("inf"), float("-inf"), 2.5, -2.5, 4294967295.0)] == results
 
 
 @for_each("make", [compat.guava, compat.jedis, compat.redis_bitmaps, compat.redis_template])
 @for_each("rate", [0.0, 1.0, -0.5, float("nan")])
 def test_error_rates_outside_are_refused(make: Callable[[int, float], Bitmap], rate: float) -> None:
-    """No probability strictly inside (0, 1), no filter."""
+    """An error rate must be strictly inside (0, 1)."""
     with pytest.raises(ValueError, match="error_rate"):
         make(1000, rate)
 
 
 @for_each("make", [compat.jedis, compat.redis_template])
 def test_capacities_past_javas_int_are_refused(make: Callable[[int, float], Bitmap]) -> None:
-    """The original could not be called so."""
+    """A capacity beyond Java's int is refused, since the original cannot be called with it."""
     with pytest.raises(ValueError, match="2147483648"):
         make(2**31, 0.5)
 
 
 @for_each("bits", [0, -1, 2**32 + 1])
 def test_go_zero_sizes_that_cannot_be(bits: int) -> None:
-    """No bit, or more than a key holds, is a ValueError that names the number."""
+    """No bits, or more than a key can hold, raise a ValueError that names the number."""
     with pytest.raises(ValueError, match=str(bits)):
         compat.go_zero(bits)
 
 
 @for_each("bits", [True, 1.0, "10"])
 def test_go_zero_sizes_of_other_types(bits: Any) -> None:
-    """A size is an int."""
+    """A size must be an int."""
     with pytest.raises(TypeError, match=type(bits).__name__):
         compat.go_zero(bits)
 

@@ -24,7 +24,7 @@ def system(request: pytest.FixtureRequest) -> System:
 
 
 def test_what_the_system_wrote_is_read(bloom: Any, client: redis.Redis, system: System) -> None:
-    """One by one and in batches; what it did not write is new."""
+    """Items that the system wrote are found, one by one and in batches; other items are new."""
     cases = system.cases()
     theirs, ours = cases[::2], cases[1::2]
     for _, offsets in theirs:
@@ -39,7 +39,7 @@ def test_what_the_system_wrote_is_read(bloom: Any, client: redis.Redis, system: 
 
 
 def test_the_system_reads_what_was_written(bloom: Any, client: redis.Redis, system: System) -> None:
-    """By add, add_many, a claim, a pipeline of the caller's, and load."""
+    """The system reads items written by add, add_many, a claim, a caller's pipeline, and load."""
     cases = system.cases()
     f = bloom(client, "seen", layout=system.layout())
     items = [item for item, _ in cases]
@@ -57,7 +57,7 @@ def test_the_system_reads_what_was_written(bloom: Any, client: redis.Redis, syst
 
 
 def test_a_pipeline_of_the_callers(server: Server, system: System) -> None:
-    """It puts 1 or 0 in its place, and the system reads what it wrote."""
+    """In a caller's pipeline the result is 1 or 0, and the system reads what was written."""
     with server.client() as client:
         (first, one), (second, two), *_ = system.cases()
         f = BloomFilter(client, "seen", layout=system.layout())
@@ -71,7 +71,7 @@ def test_a_pipeline_of_the_callers(server: Server, system: System) -> None:
 
 
 def test_one_of_many_is_told_that_an_item_is_new(server: Server, system: System) -> None:
-    """However many threads add it at once."""
+    """However many threads add an item at once, one is told that it is new."""
     items = list(dict.fromkeys(item for item, _ in system.cases()))
 
     def work(_: int) -> list[bool]:
@@ -80,7 +80,7 @@ def test_one_of_many_is_told_that_an_item_is_new(server: Server, system: System)
 
     wins = Counter(sum(answers) for answers in zip(*race_threads(work, 6), strict=True))
     assert wins[1] == wins.total() - wins[0]
-    assert wins[0] <= len(items) // 10  # equal once encoded, or in error
+    assert wins[0] <= len(items) // 10  # equal once encoded, or a false positive
 
 
 SMALL = {
@@ -94,7 +94,7 @@ SMALL = {
 
 @for_each("layout", SMALL.values())
 def test_info_and_the_rest(bloom: Any, client: redis.Redis, layout: Any) -> None:
-    """Everything that is known without a header is in `info`; expire, clear and delete act on all keys."""
+    """`info` has everything that is known without a header; expire, clear and delete act on all keys."""
     f = bloom(client, "seen", layout=layout)
     f.reserve()
     assert (f.info().count, f.info().created_at, f.info().generation) == (0, None, "")
@@ -118,7 +118,7 @@ def test_info_and_the_rest(bloom: Any, client: redis.Redis, layout: Any) -> None
     [SMALL["jedis"], SMALL["redisson"], compat.redis_bitmaps(1000, 0.01)],
 )
 def test_what_is_in_doubt_ends_when_the_filter_is_cleared(any_client: redis.Redis, layout: Any) -> None:
-    """An item whose reply was lost is added again, and not only said to be new."""
+    """After a clear, an item whose reply was lost is added again, not only reported as new."""
     losing: Any = LosingClient(any_client)
     f = BloomFilter(losing, "seen", layout=layout)
     f.add("another")
@@ -131,7 +131,7 @@ def test_what_is_in_doubt_ends_when_the_filter_is_cleared(any_client: redis.Redi
 
 
 def test_a_key_of_another_type_is_refused(bloom: Any, client: redis.Redis, system: System) -> None:
-    """At the first use, and it is left as it is."""
+    """A key of another type is refused at the first use, and left as it is."""
     client.rpush(system.stand_in.key, "x")
     f = bloom(client, "seen", layout=system.layout())
     for call in (lambda: f.add("a"), lambda: f.contains("a"), f.info, f.delete):
@@ -141,7 +141,7 @@ def test_a_key_of_another_type_is_refused(bloom: Any, client: redis.Redis, syste
 
 
 def test_each_insert_renews_the_ttl(bloom: Any, client: redis.Redis) -> None:
-    """With refresh_ttl, of an item that is there too; without, it counts from creation."""
+    """With refresh_ttl every insert renews the ttl, even of a known item; else it counts from creation."""
     layout = compat.jedis(10_000, 0.001)
     f = bloom(client, "seen", layout=layout, ttl=100, refresh_ttl=True)
     g = bloom(client, "fixed", layout=layout, ttl=100)
@@ -167,26 +167,26 @@ def test_each_insert_renews_the_ttl(bloom: Any, client: redis.Redis) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], wrong: str) -> None:
-    """Before any I/O."""
+    """Contradicting options are refused before any I/O."""
     with pytest.raises(ValueError, match=wrong):
         BloomFilter(redis.Redis(), "f", layout=compat.jedis(1000, 0.01), **options)
 
 
 def test_native_filters_take_no_refresh_ttl() -> None:
-    """The error names the way out."""
+    """The error names the alternative."""
     with pytest.raises(ValueError, match=r"expire\(\)"):
         BloomFilter(redis.Redis(), "f", capacity=10, error_rate=0.1, ttl=10, refresh_ttl=True)
 
 
 @for_each("layout", [5, 1.5, object(), compat])
 def test_a_bad_layout_is_refused(layout: Any) -> None:
-    """With the value seen."""
+    """The error of a bad layout has the value given."""
     with pytest.raises(TypeError, match=r"bloomredis\.compat, not"):
         BloomFilter(redis.Redis(), "f", layout=layout)
 
 
 def test_redissons_config_is_created(bloom: Any, client: redis.Redis) -> None:
-    """As tryInit writes it, and only if it is missing."""
+    """Redisson's config is created like tryInit does, and only if it is missing."""
     bloom(client, "seen", layout=compat.redisson(3000, 0.03)).add("a")
     config = client.hgetall("{seen}:config")
     assert config == {
@@ -201,7 +201,7 @@ def test_redissons_config_is_created(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_another_config_of_redissons_is_refused(bloom: Any, client: redis.Redis) -> None:
-    """The error gives both, and no bit is set."""
+    """The error gives both configs, and no bit is set."""
     client.hset("{seen}:config", mapping={"size": "7", "hashIterations": "5"})
     f = bloom(client, "seen", layout=compat.redisson(3000, 0.03))
     with pytest.raises(FilterMismatchError, match="size 7, not 21895"):
@@ -212,6 +212,6 @@ def test_another_config_of_redissons_is_refused(bloom: Any, client: redis.Redis)
 
 
 def test_every_layout_is_documented() -> None:
-    """Nothing public is without a docstring."""
+    """Every public layout has a docstring."""
     for name in compat.__all__:
         assert inspect.getdoc(getattr(compat, name))

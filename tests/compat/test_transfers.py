@@ -1,4 +1,4 @@
-"""Filters that come from Guava and RedisBloom, and go back to Guava."""
+"""Filters imported from Guava and RedisBloom, and exported to Guava."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.vectors import element, vectors
 
 
 def stream(system: str, **parameters: Any) -> tuple[bytes, list[Any]]:
-    """Return what Guava writes of a filter with every second case, and the items of all."""
+    """Return Guava's bytes for a filter with every second case, and the items of all cases."""
     cases = [
         case
         for case in vectors(system)["cases"]
@@ -43,7 +43,7 @@ def stream(system: str, **parameters: Any) -> tuple[bytes, list[Any]]:
 
 @for_each("system", ["guava_mitz32", "guava_mitz64"])
 def test_guavas_bytes_come_in_and_go_out(bloom: Any, client: redis.Redis, system: str) -> None:
-    """Guava's bytes are a filter here, and come back byte for byte; with more items Guava reads them."""
+    """Guava's bytes become a filter and come back byte for byte; Guava reads them with more items added."""
     data, items = stream(system, capacity=3000, error_rate=0.03)
     made = from_guava(client, "seen", data)
     assert all(made.contains_many(items[::2]))
@@ -59,7 +59,7 @@ def test_guavas_bytes_come_in_and_go_out(bloom: Any, client: redis.Redis, system
 
 
 def test_guavas_bytes_overwrite_nothing(client: redis.Redis) -> None:
-    """A key that is taken stays as it is, and nothing is left behind."""
+    """An existing key stays as it is, and no other key remains."""
     client.set("seen", "x")
     with pytest.raises(FilterMismatchError, match="exists already"):
         from_guava(client, "seen", stream("guava_mitz64", capacity=3000, error_rate=0.03)[0])
@@ -85,13 +85,13 @@ def test_guavas_bytes_over_asyncio(server: Server) -> None:
 
 
 def test_only_guavas_filters_go_out_to_guava() -> None:
-    """Another layout is a TypeError."""
+    """Exporting another layout to Guava raises a TypeError."""
     with pytest.raises(TypeError, match="layout=guava"):
         to_guava(BloomFilter(redis.Redis(), "f", layout=compat.go_zero(100)))
 
 
 def dump(*, items: int, links: list[tuple[dict[str, Any], list[Offsets]]]) -> list[tuple[int, bytes]]:
-    """Return what BF.SCANDUMP replies of links with these items."""
+    """Return the replies of BF.SCANDUMP for links with these items."""
     head, data = struct.pack("<QIII", items, len(links), 5, 2), b""
     for case, offsets in links:
         bits = bytearray(case["num_bits"] // 8)
@@ -107,7 +107,7 @@ def dump(*, items: int, links: list[tuple[dict[str, Any], list[Offsets]]]) -> li
 
 
 def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> None:
-    """Of one link or of several it answers the same, one by one and in batches; and it is only read."""
+    """A restored filter of one or several links gives the same answers, in batches too, and is read-only."""
     groups = [
         [
             case
@@ -141,7 +141,7 @@ def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> Non
             (f.claim, "x"),
         ]
         for call, argument in calls:
-            with pytest.raises(TypeError, match="only read"):
+            with pytest.raises(TypeError, match="read-only"):
                 call(argument)
         with pytest.raises(FilterMismatchError):
             compat.from_redisbloom(client, name, dump(items=1, links=[(used[0][0], [used[0][0]["offsets"]])]))
@@ -158,7 +158,7 @@ def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> Non
 
 @for_each("fate", ["lost", "never"])
 def test_a_transfer_that_dies_leaves_nothing_for_ever(any_client: redis.Redis, fate: str) -> None:
-    """Wherever it ends: all links are there, or none is and what was written expires."""
+    """Wherever a transfer dies, all links exist, or none does and what was written expires."""
     cases = [case for case in vectors("redisbloom")["cases"] if case["num_bits"] in (9600, 21952)]
     links = [(case, [case["offsets"]]) for case in (cases[0], cases[-1])]
     for step in range(30):
@@ -176,7 +176,7 @@ def test_a_transfer_that_dies_leaves_nothing_for_ever(any_client: redis.Redis, f
 
 
 def test_nothing_is_placed_without_memory(any_client: redis.Redis) -> None:
-    """It is refused before the string is allocated."""
+    """Without enough memory the import is refused before the string is allocated."""
     data, _ = stream("guava_mitz64", capacity=3000, error_rate=0.03)
     any_client.config_set("maxmemory-policy", "noeviction")
     any_client.config_set("maxmemory", 1)

@@ -32,7 +32,7 @@ def chunks() -> list[tuple[str, int]]:
 
 
 def as_recorded(system: str, offsets: list[int]) -> list[int]:
-    """Return offsets in the order in which the vectors of a system have them."""
+    """Return offsets in the order of a system's vectors."""
     return offsets if vectors(system)["offsets_order"].startswith("probe") else sorted(set(offsets))
 
 
@@ -49,7 +49,7 @@ def test_every_case_is_reproduced(system: str, start: int) -> None:
 
 @for_each("system", [name for name in SYSTEMS if "unpaired_surrogates" in vectors(name)])
 def test_unpaired_surrogates_are_what_java_makes_of_them(system: str) -> None:
-    """A surrogate without its partner sets the bits that the original sets."""
+    """An unpaired surrogate sets the bits that Java sets for it."""
     for row in vectors(system)["unpaired_surrogates"]:
         text = bytes.fromhex(row["utf16_code_units_hex"]).decode("utf-16-be", "surrogatepass")
         layout = MAKE[system]({"capacity": 3000, "error_rate": 0.03})
@@ -60,7 +60,7 @@ def test_unpaired_surrogates_are_what_java_makes_of_them(system: str) -> None:
 
 @NAMED
 def test_surrogates_that_are_a_pair_are_one_character(layout: Bitmap) -> None:
-    """Java joins two surrogates in a row; where strings are bytes, they are refused."""
+    """Java joins two surrogates in a row; systems whose strings are bytes refuse them."""
     if layout.name in {"go_zero", "php_bkdr", "redisbloom"}:
         with pytest.raises(ValueError, match="surrogates not allowed"):
             layout.offsets("\ud83d\ude00")
@@ -98,14 +98,14 @@ def test_murmur2() -> None:
 
 
 def test_phps_seeds() -> None:
-    """The seeds are ints until 64 bits are full, and floats from there on."""
+    """The seeds are ints until 64 bits are full, and floats after that."""
     for row, seed in zip(vectors("php_bkdr")["bkdr_seeds"]["first_22"], seeds(22), strict=True):
         assert seed == row["seed"], row
         assert isinstance(seed, int if row["php_type"] == "integer" else float), row
 
 
 def test_phps_partitions() -> None:
-    """v3 on one server chooses 12 keys for 50e9 bits, and each element's key is the recorded one."""
+    """v3 on one server chooses 12 keys for 50e9 bits, and puts each element under the recorded key."""
     layout = compat.php_bkdr(50_000_000_000, 16, servers=["one"])
     assert layout.partitions == 12
     for case in vectors("php_bkdr")["extra_v3_partitioned"]:
@@ -115,7 +115,7 @@ def test_phps_partitions() -> None:
 
 
 def test_phps_v3_as_revised() -> None:
-    """Its hashes have 63 bits; a server has its share of the bits, under one key."""
+    """The revised v3 has hashes of 63 bits; each server has its share of the bits under one key."""
     for case in vectors("php_bkdr_v3")["cases"]:
         count, item = case["servers"], element(case)
         servers = None if count == 1 else range(count)
@@ -128,7 +128,7 @@ def test_phps_v3_as_revised() -> None:
 
 
 def test_what_v3_as_revised_cannot_be() -> None:
-    """More bits on a server than one key holds, or partitions of the caller's own."""
+    """The revised v3 refuses more bits on a server than one key holds, and partitions of the caller's own."""
     assert compat.php_bkdr(2**33, 4, ["a", "b"], revised=True).num_bits == 2**32
     with pytest.raises(ValueError, match="at most 4294967296 bits"):
         compat.php_bkdr(2**33 + 1, 4, ["a", "b"], revised=True)
@@ -138,7 +138,7 @@ def test_what_v3_as_revised_cannot_be() -> None:
 
 
 def test_a_server_is_chosen_by_the_same_checksum() -> None:
-    """CRC-32 of "123456789" is 0xCBF43926 (the check value of the polynomial): it chooses both."""
+    """One checksum chooses both; CRC-32 of "123456789" is 0xCBF43926, the check value of the polynomial."""
     layout = compat.php_bkdr(10**10, 4, servers=["a", "b", "c"], partitions=5)
     assert layout.partition(b"123456789") == (0xCBF43926 % 3, f".{0xCBF43926 % 5}")
     assert compat.php_bkdr(10**10, 4, servers=["a", "b"]).partitions == num_partitions(10**10, 2) == 2

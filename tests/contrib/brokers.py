@@ -1,4 +1,4 @@
-"""Brokers of Kafka in this process: those that librdkafka has for tests."""
+"""Kafka brokers in this process: the mock cluster of librdkafka."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Brokers:
 
 
 def with_redeliveries(count: int, share: float, seed: int = 1) -> list[bytes]:
-    """Return so many items, a share of which were there before."""
+    """Return `count` items, of which a share repeats earlier ones."""
     chosen = random.Random(seed)
     items: list[bytes] = []
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Tests of adapters, with their frameworks: `make test-contrib` runs them, in an environment of its own."""
+"""Tests of adapters with their frameworks; `make test-contrib` runs them in an environment of their own."""
 
 from __future__ import annotations
 

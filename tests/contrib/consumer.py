@@ -1,10 +1,11 @@
-"""A consumer of Kafka in a process of its own, which notes each item that it has worked on to the end."""
+"""A Kafka consumer in a process of its own, which notes each item that it has finished."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import threading
+import time
 from typing import Any
 
 import redis
@@ -14,12 +15,14 @@ from bloomredis.contrib.kafka import AsyncBatches, Batches
 
 GROUP = "workers"
 TOPIC = "orders"
-LEASE = 2.0
+LEASE = 4.0
+PAUSE = 0.1
+"""Seconds until a retry after an error of the filter."""
 PARAMETERS: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9}
 
 
 class Work:
-    """What is done with a record: it hangs at the first one of a batch if there are enough before."""
+    """The work on a record; after enough records it hangs at the first one of a batch."""
 
     def __init__(self, socket: str, hang_after: int) -> None:
         self.notes = redis.Redis(unix_socket_path=socket)
@@ -34,7 +37,7 @@ class Work:
 
 
 def confluent(brokers: str, socket: str, work: Work) -> None:
-    """Consume with confluent-kafka."""
+    """Consume with confluent-kafka; while the filter's server is away, read the same batch again."""
     from confluent_kafka import Consumer
 
     consumer = Consumer(
@@ -51,13 +54,16 @@ def confluent(brokers: str, socket: str, work: Work) -> None:
     seen = bloomredis.BloomFilter.from_url(f"unix://{socket}", "done", **PARAMETERS)
     batches = Batches(consumer, seen, key=lambda record: record.value(), lease=LEASE)
     while True:
-        with batches.next(300, timeout=0.3) as batch:
-            for number, record in enumerate(batch):
-                work(record.value(), is_first=not number)
+        try:
+            with batches.next(300, timeout=0.3) as batch:
+                for number, record in enumerate(batch):
+                    work(record.value(), is_first=not number)
+        except bloomredis.BloomError:
+            time.sleep(PAUSE)
 
 
 async def aiokafka(brokers: str, socket: str, work: Work) -> None:
-    """Consume with aiokafka."""
+    """Consume with aiokafka; while the filter's server is away, read the same batch again."""
     from aiokafka import AIOKafkaConsumer
 
     consumer = AIOKafkaConsumer(
@@ -73,17 +79,20 @@ async def aiokafka(brokers: str, socket: str, work: Work) -> None:
     seen = bloomredis.asyncio.BloomFilter.from_url(f"unix://{socket}", "done", **PARAMETERS)
     batches = AsyncBatches(consumer, seen, key=lambda record: record.value, lease=LEASE)
     while True:
-        async with batches.next(300, timeout=0.3) as batch:
-            is_first = True
-            async for record in batch:
-                work(record.value, is_first=is_first)
-                is_first = False
+        try:
+            async with batches.next(300, timeout=0.3) as batch:
+                is_first = True
+                async for record in batch:
+                    work(record.value, is_first=is_first)
+                    is_first = False
+        except bloomredis.BloomError:
+            await asyncio.sleep(PAUSE)
 
 
 def main() -> None:
     """Consume until the end of the process."""
-    library, brokers, socket, hang_after = sys.argv[1:]
-    work = Work(socket, int(hang_after))
+    library, brokers, socket, notes, hang_after = sys.argv[1:]
+    work = Work(notes, int(hang_after))
     if library == "confluent":
         confluent(brokers, socket, work)
     else:

@@ -10,9 +10,9 @@ from tests.support.servers import Server
 
 
 def run(page: str, server: Server) -> dict[str, Any]:
-    """Run the examples of a page, with that server in the place of `localhost`; return the names of the last.
+    """Run the examples of a page on that server instead of `localhost`; return the names of the last one.
 
-    Each is a program of its own, and what it asserts holds.
+    Each example is a program of its own, and its assertions hold.
     """
     names: dict[str, Any] = {}
     examples = [block for block in on_page(ROOT / "docs" / f"{page}.md") if block.language == "python"]

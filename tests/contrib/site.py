@@ -1,4 +1,4 @@
-"""A web site with many links between its pages, which notes who fetched which page."""
+"""A web site with many links between its pages, which notes the spider of each fetch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Site:
-    """Pages 0 to `size` - 1, each with links to others.
+    """Pages 0 to `size` - 1, each with links to other pages.
 
-    Each spider begins with the page of its number; the answers to these wait for one another.
+    Each spider starts with the page of its number, and gets it once all spiders have requested theirs.
     """
 
     def __init__(self, size: int, links: int, spiders: int, seed: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""An application of FastStream in a process of its own, which notes each item when it is handled."""
+"""A FastStream application in a process of its own, which notes each item that it handles."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ async def body(message: Any) -> Any:
 
 async def main() -> None:
     """Handle messages until the end of the process."""
-    brokers, socket, hang_after = sys.argv[1:]
-    work = Work(socket, int(hang_after))
+    brokers, socket, notes, hang_after = sys.argv[1:]
+    work = Work(notes, int(hang_after))
     seen = BloomFilter.from_url(f"unix://{socket}", "done", capacity=100_000, error_rate=1e-9)
-    # The brokers of librdkafka do not know how to create a topic.
-    once = Once(seen, key=body, lease=2.0)
+    # The brokers of librdkafka cannot create topics on request.
+    once = Once(seen, key=body, lease=4.0)
     broker = KafkaBroker(brokers, allow_auto_create_topics=False, middlewares=[once], logger=None)
     times = {"session_timeout_ms": 3000, "heartbeat_interval_ms": 300}
     policy = AckPolicy.NACK_ON_ERROR

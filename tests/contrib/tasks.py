@@ -1,9 +1,10 @@
-"""A Celery application of one task, which notes in a list when its body begins and ends."""
+"""A Celery application, whose first task notes the beginning and the end of its body in a list."""
 
 from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 import redis
 from celery import Celery
@@ -12,6 +13,7 @@ from bloomredis import BloomFilter
 from bloomredis.contrib.celery import Once
 
 SOCKET = os.environ["BLOOMREDIS_TEST_SOCKET"]
+FILTER = os.environ.get("BLOOMREDIS_TEST_FILTER", SOCKET)
 VISIBILITY = 2
 app = Celery(
     "tests",
@@ -25,11 +27,10 @@ app.conf.update(
         "unacked_restore_throttle": 1,
     },
     broker_connection_retry_on_startup=True,
-    task_acks_late=True,
     worker_prefetch_multiplier=1,
     worker_send_task_events=False,
 )
-seen = BloomFilter.from_url(f"unix://{SOCKET}", "tasks", capacity=10_000, error_rate=1e-6)
+seen = BloomFilter.from_url(f"unix://{FILTER}", "tasks", capacity=10_000, error_rate=1e-6)
 notes = redis.Redis(unix_socket_path=SOCKET, decode_responses=True)
 
 
@@ -42,9 +43,42 @@ def work(item: str, seconds: float) -> str:
     return item
 
 
+@app.task(base=Once, seen=seen, unique_on=["order"], lease=3.0)
+def ship(order: str, carrier: str) -> str:
+    """Note an order when it is shipped."""
+    time.sleep(0.05)  # the work
+    notes.rpush("shipped", order)
+    return f"{order} by {carrier}"
+
+
 @app.task(base=Once, seen=seen, bind=True, lease=1.0)
 def second_time(self: Once, item: str) -> int:
     """Fail once, and ask for a retry."""
     if not self.request.retries:
         raise self.retry(countdown=0)
     return int(self.request.retries)
+
+
+@app.task(base=Once, seen=seen, lease=1.0)
+def part(item: str) -> str:
+    """Return an item, as a part of a chord or of a chain."""
+    notes.hincrby("parts", item, 1)
+    return item
+
+
+@app.task(base=Once, seen=seen, unique_on=["item"], on_done=lambda item, seconds: f"{item} was there")
+def looked_up(item: str, seconds: float) -> str:
+    """Return a result that differs from the result of a repeat."""
+    return f"{item} after {seconds}"
+
+
+@app.task
+def total(results: list[Any]) -> list[str]:
+    """Return the results of a chord as text."""
+    return [str(result) for result in results]
+
+
+@app.task
+def following() -> str:
+    """Follow another task."""
+    return "followed"

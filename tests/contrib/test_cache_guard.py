@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ ROWS = {str(i): i for i in range(100)}
 
 
 class Database:
-    """A table, and the keys that it was asked for."""
+    """A table, and the keys of its look-ups."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -40,7 +41,7 @@ def seen(any_client: redis.Redis) -> BloomFilter:
 
 
 def test_only_rows_that_are_there_are_asked_for(seen: BloomFilter) -> None:
-    """All of them, and none of the others."""
+    """All existing rows, and no others."""
     database = Database()
     get = guard(seen)(database.get)
     assert load(seen, ROWS) == 100
@@ -50,7 +51,7 @@ def test_only_rows_that_are_there_are_asked_for(seen: BloomFilter) -> None:
 
 
 def test_a_filter_that_is_not_whole_guards_nothing(seen: BloomFilter) -> None:
-    """While it is being loaded a row that was not read yet is found in the database."""
+    """During a load, a row that was not read yet is found in the database."""
     database = Database()
     get = guard(seen)(database.get)
     found = []
@@ -69,7 +70,7 @@ def test_a_filter_that_is_not_whole_guards_nothing(seen: BloomFilter) -> None:
 def test_a_filter_that_was_lost_guards_nothing(
     any_client: redis.Redis, seen: BloomFilter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Until it is loaded again."""
+    """Until the filter is loaded again."""
     database = Database()
     get = guard(seen)(database.get)
     load(seen, ROWS)
@@ -82,8 +83,64 @@ def test_a_filter_that_was_lost_guards_nothing(
     assert database.asked == ["7", "x"]
 
 
+@pytest.mark.parametrize("how", ["flush", "clear", "delete"])
+def test_the_guards_of_other_processes_work_after_one_has_loaded_again(
+    any_client: redis.Redis, how: str
+) -> None:
+    """After that, no call for a missing row reaches the database."""
+    database, workers = Database(), [BloomFilter(any_client, "rows", **SIZE) for _ in range(3)]
+    gets = [guard(seen)(database.get) for seen in workers]
+    job = BloomFilter(any_client, "rows", **SIZE)
+    load(job, ROWS)
+    assert [get("x") for get in gets] == [None] * 3
+    getattr(job, how, any_client.flushall)()
+    load(BloomFilter(any_client, "rows", **SIZE), ROWS)
+    for _ in range(100):
+        assert [get("x") for get in gets] == [None] * 3
+    assert database.asked == []
+    assert [get("7") for get in gets] == [7] * 3
+
+
+def test_an_unguarded_database_is_told_once_a_minute(
+    any_client: redis.Redis,
+    seen: BloomFilter,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The warning has the number of calls since the last one."""
+    get = guard(BloomFilter(any_client, "none"))(Database().get)
+    for _ in range(50):
+        get("7")
+    assert caplog.text.count("is not guarded by 'none'") == 1
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    get("7")
+    assert "(50 times since the last warning)" in caplog.text
+
+
+def test_a_guard_in_asyncio_works_again_too(any_server: Server, any_client: redis.Redis) -> None:
+    """Once another process has loaded the filter."""
+    database = Database()
+
+    async def main() -> list[int | None]:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            seen = bloomredis.asyncio.BloomFilter(client, "rows", **SIZE)
+
+            @guard(seen)
+            async def get(key: str) -> int | None:
+                return database.get(key)
+
+            await load_asyncio(seen, ROWS)
+            any_client.flushall()
+            load(BloomFilter(any_client, "rows", **SIZE), ROWS)
+            return [await get("x") for _ in range(10)]
+
+    assert asyncio.run(main()) == [None] * 10
+    assert database.asked == []
+
+
 def test_without_a_server_every_call_passes(any_server: Server) -> None:
-    """And finds its row."""
+    """Each call finds its row in the database."""
     database = Database()
     with proxied(any_server.socket) as proxy:
         seen = BloomFilter(proxy.client(), "rows", **SIZE)
@@ -93,7 +150,7 @@ def test_without_a_server_every_call_passes(any_server: Server) -> None:
 
 
 def test_the_item_is_what_key_returns(seen: BloomFilter) -> None:
-    """Given all arguments."""
+    """`key` takes all arguments of the call."""
     load(seen, ["a:1"])
 
     @guard(seen, key=lambda table, row: f"{table}:{row}", missing="none")
@@ -104,22 +161,24 @@ def test_the_item_is_what_key_returns(seen: BloomFilter) -> None:
 
 
 def test_a_missing_item_may_be_an_error(seen: BloomFilter) -> None:
-    """`missing` is raised if it is one."""
+    """If `missing` is an exception, it is raised."""
     load(seen, ["a"])
     get = guard(seen, missing=LookupError("no such row"))(Database().get)
     with pytest.raises(LookupError, match="no such row"):
         get("b")
 
 
-def test_a_filter_of_another_program_has_no_marker(seen: BloomFilter) -> None:
-    """`marker=None` takes it as it is."""
+def test_a_filter_of_another_program_has_no_marker(any_client: redis.Redis, seen: BloomFilter) -> None:
+    """With `marker=None` the guard trusts the filter as complete."""
     seen.add("7")
     get = guard(seen, marker=None)(Database().get)
     assert (get("7"), get("8")) == (7, None)
+    any_client.flushall()
+    assert [get("8"), get("9")] == [8, 9]  # an empty filter would hide every row
 
 
 def test_coroutine_functions_are_guarded(any_server: Server) -> None:
-    """By a filter of asyncio."""
+    """With a filter of asyncio."""
     database = Database()
 
     async def main() -> list[int | None]:

@@ -1,4 +1,4 @@
-"""Celery's own workers, over a broker on a real server."""
+"""Celery's own workers, with a broker on a real server."""
 
 from __future__ import annotations
 
@@ -8,22 +8,37 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from celery.exceptions import Ignore, ImproperlyConfigured
+from celery import chain, chord
+from celery.exceptions import ImproperlyConfigured
 
+from bloomredis import Skipped
+from tests.contrib.violence import KEPT, restarting
 from tests.support.readme import ROOT, on_page
-from tests.support.servers import Server
+from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
+
+SENDS = """
+import sys
+from tests.contrib.tasks import ship
+for carrier in ("rail", "road"):
+    for order in sys.argv[1:]:
+        ship.delay(order, carrier)
+"""
+"""A program that sends each order twice."""
 
 
 @pytest.fixture
 def tasks(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of the tasks, over the server."""
+    """The module of the tasks, with its broker on the server."""
     monkeypatch.setenv("BLOOMREDIS_TEST_SOCKET", any_server.socket)
     from tests.contrib import tasks
 
@@ -57,7 +72,7 @@ def notes(tasks: Any) -> list[list[str]]:
 
 
 def is_drained(server: Server) -> bool:
-    """True if the broker has no message, neither waiting nor with a worker."""
+    """Return whether the broker has no message, neither waiting nor with a worker."""
     with redis.Redis(unix_socket_path=server.socket, db=1) as broker:
         pipe = broker.pipeline()
         pipe.llen("celery")
@@ -66,7 +81,7 @@ def is_drained(server: Server) -> bool:
 
 
 def is_in_the_middle(noted: list[list[str]], worker: subprocess.Popen[bytes]) -> bool:
-    """True if a worker has not come far with a body, while a few bodies have ended."""
+    """Return whether a worker has just begun a body, after a few bodies have ended."""
     mine = [note for note in noted if os.getpgid(int(note[2])) == worker.pid]
     if not mine or mine[-1][0] == "end" or len([note for note in noted if note[0] == "end"]) < 4:
         return False
@@ -75,7 +90,7 @@ def is_in_the_middle(noted: list[list[str]], worker: subprocess.Popen[bytes]) ->
 
 
 def test_a_body_completes_once_for_each_item(tasks: Any, any_server: Server) -> None:
-    """Sent three times, one longer than the visibility timeout, with a worker killed: never twice at once."""
+    """Sent three times, with a long body and a killed worker, no two runs of an item overlap."""
     items = ["long", *(f"item-{number}" for number in range(40))]
     with worker("one", 1) as one, worker("two"):
         tasks.work.delay("long", 2.5 * tasks.VISIBILITY)
@@ -90,7 +105,7 @@ def test_a_body_completes_once_for_each_item(tasks: Any, any_server: Server) -> 
     noted = notes(tasks)
     killed = noted.index(["killed", "-", "-", "0"])
     assert sorted(item for verb, item, *_ in noted if verb == "end") == sorted(items)
-    assert len(noted) == 2 * len(items) + 2  # one body was cut off, and there is the note of that
+    assert len(noted) == 2 * len(items) + 2  # one body was cut off, and the kill has a note
     for item in items:
         mine = [(at, verb, by) for at, (verb, name, by, _) in enumerate(noted) if name == item]
         *cut, begun, ended = mine
@@ -100,7 +115,7 @@ def test_a_body_completes_once_for_each_item(tasks: Any, any_server: Server) -> 
 
 
 def test_the_result_stays_that_of_the_run(tasks: Any, any_server: Server) -> None:
-    """A copy that comes while the body runs does not change it."""
+    """A copy of the message that arrives while the body runs does not change the result."""
     with worker("three"):
         result = tasks.work.apply_async(("item", 1.0), task_id="one-id")
         wait_until("the body runs", lambda: notes(tasks))
@@ -111,29 +126,127 @@ def test_the_result_stays_that_of_the_run(tasks: Any, any_server: Server) -> Non
 
 
 def test_a_retry_of_its_own_gives_the_item_back(tasks: Any) -> None:
-    """The body runs again, and then the item is done."""
+    """The body runs again, and after that the item is done."""
     assert tasks.second_time.apply(("item",)).get() == 1
-    assert tasks.second_time.apply(("item",)).state == "IGNORED"
+    again = tasks.second_time.apply(("item",))
+    assert (again.state, again.result.state) == ("SUCCESS", "done")
 
 
 def test_a_direct_call_runs_once(tasks: Any) -> None:
-    """The second raises `Ignore`, as does one while the item is busy."""
+    """The second call returns `Skipped`, and so does a call while the item is busy."""
+    item = tasks.work.item(("item", 0), {})
     assert tasks.work("item", 0) == "item"
-    with pytest.raises(Ignore, match="done"):
-        tasks.work("item", 0)
-    with tasks.seen.claim(tasks.work.item(("other", 0), {})), pytest.raises(Ignore, match="busy"):
-        tasks.work("other", 0)
+    assert tasks.work("item", 0) == Skipped(item, "done", 0)
+    with tasks.seen.claim(tasks.work.item(("other", 0), {})) as held:
+        assert held
+        assert tasks.work("other", 0).state == "busy"
+
+
+def test_an_eager_call_runs_once(tasks: Any) -> None:
+    """The second call succeeds with `Skipped`."""
+    assert tasks.work.apply(("item", 0)).get() == "item"
+    assert tasks.work.apply(("item", 0)).get() == Skipped(tasks.work.item(("item", 0), {}), "done", 0)
+
+
+def test_the_result_of_a_repeat_is_what_on_done_returns(tasks: Any) -> None:
+    """`on_done` takes the arguments, in direct and in eager calls."""
+    assert tasks.looked_up("item", 0) == "item after 0"
+    assert tasks.looked_up("item", seconds=1) == "item was there"
+    assert tasks.looked_up.apply(("item", 2)).get() == "item was there"
+
+
+def test_on_done_of_a_bound_task_takes_the_task(tasks: Any) -> None:
+    """Like the body of the task."""
+
+    @tasks.app.task(base=tasks.Once, bind=True, seen=tasks.seen, on_done=lambda self, item: (self.name, item))
+    def bound(self: Any, item: str) -> str:
+        return item
+
+    assert [bound("item"), bound("item")] == ["item", (bound.name, "item")]
+
+
+def test_a_repeat_has_a_result(tasks: Any) -> None:
+    """With a worker: `get()` returns, a chain continues, and a chord completes."""
+    item = tasks.part.item(("a",), {})
+    with worker("results"):
+        assert tasks.part.delay("a").get(timeout=30) == "a"
+        assert tasks.part.delay("a").get(timeout=30) == Skipped(item, "done", 0)
+        assert tasks.looked_up.delay("a", 0).get(timeout=30) == "a after 0"
+        assert tasks.looked_up.delay("a", 0).get(timeout=30) == "a was there"
+        assert chain(tasks.part.si("a"), tasks.following.si())().get(timeout=30) == "followed"
+        gathered = chord([tasks.part.s(each) for each in ("a", "b")])(tasks.total.s()).get(timeout=30)
+        assert sorted(gathered) == sorted([str(Skipped(item, "done", 0.0)), "b"])
+    assert tasks.notes.hgetall("parts") == {"a": "1", "b": "1"}
+
+
+def test_a_busy_twin_ends_with_a_result(tasks: Any) -> None:
+    """It is sent again until the first message is done."""
+    with worker("twins"):
+        first = tasks.work.delay("item", 1.5)
+        wait_until("the body runs", lambda: notes(tasks))
+        second = tasks.work.delay("item", 0)
+        assert second.get(timeout=30).state == "done"
+        assert (first.state, first.get(timeout=30)) == ("SUCCESS", "item")
+    assert len(notes(tasks)) == 2
+
+
+def test_the_task_of_a_process_that_is_killed_is_run_again(tasks: Any, any_server: Server) -> None:
+    """With the default settings of `Once`; the result is that of the second run."""
+    with worker("children", 1):
+        result = tasks.work.delay("item", 0.5)
+        wait_until("the body runs", lambda: notes(tasks))
+        os.kill(int(notes(tasks)[0][2]), signal.SIGKILL)
+        assert result.get(timeout=60) == "item"
+    assert [note[0] for note in notes(tasks)] == ["begin", "begin", "end"]
+
+
+def children(process: int) -> list[int]:
+    """Return the ids of the child processes of a process."""
+    try:
+        return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def has_come_to(notes: Any, number: int) -> bool:
+    """Return whether more than `number` orders are shipped."""
+    return bool(notes.llen("shipped") > number)
+
+
+def test_no_order_is_lost_with_processes_that_are_killed(
+    any_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty processes of a worker are killed, and the filter's server is away for a second."""
+    orders = [f"order-{number}" for number in range(300)]
+    with running(any_server.binary, *KEPT) as seen:
+        monkeypatch.setenv("BLOOMREDIS_TEST_SOCKET", any_server.socket)
+        monkeypatch.setenv("BLOOMREDIS_TEST_FILTER", seen.socket)
+        with worker("violence", 4) as process:
+            sent = subprocess.run([sys.executable, "-c", SENDS, *orders], cwd=ROOT, check=False, timeout=60)
+            assert sent.returncode == 0
+            notes: Any = any_server.client(decode_responses=True)
+            with restarting(seen, lambda: notes.llen("shipped") > 150):
+                for number in range(20):
+                    least = 9 * number
+                    wait_until("it works", partial(has_come_to, notes, least))
+                    wait_until("a process is there", partial(children, process.pid))
+                    with suppress(ProcessLookupError):
+                        os.kill(children(process.pid)[number % 2], signal.SIGKILL)
+                wait_until("all are shipped", lambda: set(notes.lrange("shipped", 0, -1)) == set(orders))
+    counted = Counter(notes.lrange("shipped", 0, -1))
+    assert [times for times in counted.values() if times > 2] == []
+    assert len([order for order, times in counted.items() if times > 1]) <= 5  # killed before the commit
 
 
 def test_the_item_is_made_of_the_arguments(tasks: Any) -> None:
-    """By name, however they are given."""
+    """By their names, whether they are given by position or by name."""
     assert tasks.work.item(("a", 1), {}) == tasks.work.item((), {"item": "a", "seconds": 2})
     assert tasks.work.item(("a", 1), {}) != tasks.work.item(("b", 1), {})
     assert tasks.work.item(("a", 1), {}) == '["tests.contrib.tasks.work", {"item": "a"}]'
 
 
 def test_a_task_without_a_filter_says_so(tasks: Any) -> None:
-    """When it is called."""
+    """The error comes with the first call."""
 
     @tasks.app.task(base=tasks.Once)
     def bare() -> None: ...
@@ -143,10 +256,11 @@ def test_a_task_without_a_filter_says_so(tasks: Any) -> None:
 
 
 def test_the_example_of_the_page_runs(any_server: Server) -> None:
-    """Its task ships an order once."""
+    """The task of the page ships an order once."""
     (block,) = [each for each in on_page(ROOT / "docs" / "celery.md") if each.language == "python"]
     names: dict[str, Any] = {"__name__": "shop"}
-    text = re.sub("redis://localhost", any_server.url, block.text)
+    text = re.sub('(broker|backend)="[^"]*"', rf'\1="redis+socket://{any_server.socket}"', block.text)
+    text = re.sub("redis://localhost", any_server.url, text)
     exec(text, names)  # noqa: S102 - the project's own page
     assert names["ship"].apply(("order-1", "rail")).get() == "order-1 by rail"
-    assert names["ship"].apply(("order-1", "road")).state == "IGNORED"
+    assert names["ship"].apply(("order-1", "road")).get().state == "done"

@@ -1,21 +1,30 @@
-"""Rows that are new, in the frames and engines that people use."""
+"""New rows, in data frames and engines."""
 
 from __future__ import annotations
 
 import pickle
+import random
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bloomredis import BloomFilter
-from bloomredis.contrib.columns import AbsentRows, Added, NewRows, foreach_batch, register
+from bloomredis.contrib.columns import AbsentRows, Added, KeptRows, NewRows, foreach_batch, register
 from tests.contrib import pages
-from tests.support.servers import Server
+from tests.contrib.violence import KEPT, restart
+from tests.support.readme import ROOT
+from tests.support.servers import Server, running
+from tests.support.waiting import wait_until
 
 FRAMES: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
     "pandas": pd.DataFrame,
@@ -39,7 +48,7 @@ def values(batch: Any, column: str) -> list[Any]:
 
 @EACH_FRAME
 def test_new_rows_are_those_of_a_frame(frame: Any, seen: BloomFilter) -> None:
-    """All columns of them, as a frame of the same kind."""
+    """The new rows have all columns, in a frame of the same kind."""
     batch = frame({"url": ["a", "b", "a", "c"], "size": [1, 2, 3, 4]})
     seen.add("c")
     new = NewRows(seen, "url")(batch)
@@ -50,7 +59,7 @@ def test_new_rows_are_those_of_a_frame(frame: Any, seen: BloomFilter) -> None:
 
 @EACH_FRAME
 def test_absent_rows_add_nothing(frame: Any, seen: BloomFilter) -> None:
-    """The same rows come again; of equal ones the first."""
+    """A second run returns the same rows; of equal rows, the first."""
     seen.add("c")
     batch = frame({"url": ["a", "b", "a", "c"], "size": [1, 2, 3, 4]})
     for _ in range(2):
@@ -59,14 +68,122 @@ def test_absent_rows_add_nothing(frame: Any, seen: BloomFilter) -> None:
     assert len(AbsentRows(seen, "url")(batch)) == 0
 
 
+@EACH_FRAME
+def test_kept_rows_are_the_same_whenever_a_batch_is_run(frame: Any, seen: BloomFilter) -> None:
+    """Another batch keeps the other rows; equal rows of one batch are kept once."""
+    kept = KeptRows(seen, "url", job="november")
+    one = frame({"url": ["a", "b", "a", "c"], "size": [1, 2, 3, 4]})
+    other = frame({"url": ["c", "d", "a"], "size": [4, 5, 6]})
+    for _ in range(2):
+        assert values(kept(one), "size") == [1, 2, 4]
+        assert values(kept(other), "url") == ["d"]
+    assert len(KeptRows(seen, "url", job="december")(one)) == 0
+
+
+def test_kept_rows_may_be_numbers_or_bytes(seen: BloomFilter) -> None:
+    """A float raises `TypeError`."""
+    kept = KeptRows(seen, "id", job="november")
+    for ids in ([1, 2, 1], [b"x", b"y", b"x"]):
+        for _ in range(2):
+            assert values(kept(pa.table({"id": ids})), "id") == ids[:2]
+    assert 2 in seen
+    with pytest.raises(TypeError, match="str, bytes or int, not float"):
+        kept(pa.table({"id": [0.5]}))
+
+
+def test_a_batch_may_have_a_name(seen: BloomFilter) -> None:
+    """Then two batches with the same values are different parts."""
+    batch = pa.table({"url": ["a", "b"]})
+    names = iter(["first", "second", "first"])
+    kept = KeptRows(seen, "url", job="november", unit=lambda _: next(names))
+    assert [len(kept(batch)) for _ in range(3)] == [2, 0, 2]
+
+
+def test_a_job_has_a_name(seen: BloomFilter) -> None:
+    """An empty name raises `ValueError`."""
+    with pytest.raises(ValueError, match="job must not be empty"):
+        KeptRows(seen, "url", job="")
+
+
+@pytest.mark.parametrize("verb", ["claim_many", "add_many", "commit_many"])
+def test_a_batch_that_was_cut_off_is_run_again(
+    seen: BloomFilter, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """If it is killed between any two calls, no row is lost or doubled."""
+    one, other = pa.table({"url": ["a", "b"]}), pa.table({"url": ["b", "c"]})
+    kept = KeptRows(seen, "url", job="november")
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(seen, verb, killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept(one)
+    found = [*values(kept(other), "url"), *values(kept(one), "url")]
+    assert sorted(found) == ["a", "b", "c"]
+
+
+class Spark:
+    """The part of pyspark that `each` uses: the number of the partition."""
+
+    class TaskContext:
+        number = 0
+
+        @classmethod
+        def get(cls) -> Spark.TaskContext:
+            return cls()
+
+        def partitionId(self) -> int:  # noqa: N802 - Spark's own name
+            return self.number
+
+
+def test_a_partition_of_spark_is_one_part(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if a rerun cuts the partition into other batches."""
+    monkeypatch.setitem(sys.modules, "pyspark", Spark)
+    kept = KeptRows(seen, "id", job="november")
+
+    def run(number: int, *batches: list[str]) -> list[str]:
+        Spark.TaskContext.number = number
+        made = (pa.RecordBatch.from_pydict({"id": batch}) for batch in batches)
+        return [item for batch in kept.each(made) for item in batch["id"].to_pylist()]
+
+    assert run(1, ["a", "b"], ["a", "c"]) == ["a", "b", "c"]
+    assert run(2, ["c", "d"]) == ["d"]
+    assert run(1, ["a"], ["b", "a", "c"]) == ["a", "b", "c"]
+
+
+def test_dask_loses_and_doubles_no_row(any_server: Server, tmp_path: Path) -> None:
+    """Two workers are killed in the middle, and the filter's server is away for a second."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    draw = random.Random(1)
+    texts = [f"text {draw.randrange(2000)}" for _ in range(6000)]
+    for number in range(12):
+        part = {"text": texts[number::12], "row": list(range(500))}
+        pq.write_table(pa.table(part), folder / f"{number:02}.parquet")
+    with running(any_server.binary, *KEPT) as server:
+        command = [sys.executable, "-m", "tests.contrib.dask_job", server.url, str(tmp_path)]
+        with subprocess.Popen(command, cwd=ROOT) as process:
+            wait_until("two workers were killed", lambda: len(list(tmp_path.glob("killed-*"))) == 2)
+            restart(server)
+            assert process.wait(120) == 0
+    written = Counter(
+        text
+        for path in (tmp_path / "out").glob("*.parquet")
+        for text in pq.read_table(path)["text"].to_pylist()
+    )
+    assert written == dict.fromkeys(texts, 1)
+
+
 @pytest.mark.parametrize("make", [NewRows, AbsentRows, Added])
 def test_what_engines_send_to_workers_pickles(make: Any, seen: BloomFilter) -> None:
-    """With a filter that connects there."""
+    """With a filter that connects in the worker."""
     assert vars(pickle.loads(pickle.dumps(make(seen, "url"))))["_seen"].name == "seen"  # noqa: S301 - its own
 
 
 def test_duckdb_asks_for_columns(seen: BloomFilter) -> None:
-    """Each item is new once, over queries and rows."""
+    """Each item is new once, across rows and queries."""
     connection = duckdb.connect()
     register(connection, seen, "unseen")
     query = "SELECT count(*) FROM (SELECT 'e' || (range % 5000) AS id FROM range(20000)) WHERE unseen(id)"
@@ -75,7 +192,7 @@ def test_duckdb_asks_for_columns(seen: BloomFilter) -> None:
 
 
 class Frame:
-    """What `foreach_batch` asks of a data frame of Spark, over record batches; each use runs them again."""
+    """The part of a Spark data frame that `foreach_batch` uses; each use computes the batches again."""
 
     def __init__(self, made: Callable[[], list[pa.RecordBatch]]) -> None:
         self.collect = made
@@ -103,15 +220,15 @@ class Frame:
 
 
 class Sink:
-    """Batches that were written, by their numbers."""
+    """The batches that were written, by their numbers."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[str]] = {}
         self.fails_after = False
 
     def write(self, frame: Any, number: int) -> None:
-        """Write a batch in the place of an earlier one of its number."""
-        frame.collect()  # a partition that is run again
+        """Write a batch; it replaces an earlier batch of the same number."""
+        frame.collect()  # the partition is run again
         self.batches[number] = [item for batch in frame.collect() for item in batch["id"].to_pylist()]
         if self.fails_after:
             raise OSError("the driver is gone")
@@ -127,7 +244,7 @@ def spark(*items: str) -> Frame:
 
 
 def test_a_stream_writes_each_row_once(seen: BloomFilter) -> None:
-    """Over batches, though each partition is run several times."""
+    """Across batches, although each partition is run several times."""
     sink = Sink()
     handle = foreach_batch(seen, "id", sink.write)
     handle(spark("a", "b", "a"), 1)
@@ -136,7 +253,7 @@ def test_a_stream_writes_each_row_once(seen: BloomFilter) -> None:
 
 
 def test_a_batch_that_failed_after_its_write_comes_again(seen: BloomFilter) -> None:
-    """Under its number, whole."""
+    """It comes with the same number and all its rows."""
     sink = Sink()
     handle = foreach_batch(seen, "id", sink.write)
     sink.fails_after = True
@@ -149,5 +266,5 @@ def test_a_batch_that_failed_after_its_write_comes_again(seen: BloomFilter) -> N
 
 
 def test_the_page_runs(any_server: Server) -> None:
-    """Each of its examples."""
+    """Each example of the page runs."""
     pages.run("columns", any_server)

@@ -1,10 +1,11 @@
-"""Pipelines of datatrove: the first of equal documents is kept, over all tasks and runs."""
+"""Pipelines of datatrove: the first of equal documents is kept, across tasks and runs."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +19,35 @@ from datatrove.pipeline.writers import JsonlWriter
 from bloomredis import BloomFilter
 from bloomredis.contrib.datatrove import SeenFilter
 from tests.contrib import pages
-from tests.support.servers import Server
+from tests.contrib.violence import KEPT, restarting
+from tests.support.servers import Server, running
 
 SIZE: dict[str, Any] = {"capacity": 20_000, "error_rate": 1e-9}
 TASKS = 8
 
 
 class Dies:
-    """A step that ends the task of one rank after some documents, once."""
+    """A step that fails once, in the first task that has passed on enough documents."""
 
-    def __init__(self, mark: Path, rank: int, after: int) -> None:
-        self._mark, self._rank, self._after = mark, rank, after
+    def __init__(self, mark: Path, after: int) -> None:
+        self._mark, self._after = mark, after
 
     def __call__(self, data: Any, rank: int = 0, world_size: int = 1) -> Any:
         for number, document in enumerate(data):
-            if rank == self._rank and number == self._after and not self._mark.exists():
-                self._mark.touch()
+            if number == self._after and self._is_first():
                 raise OSError("the node is gone")
             yield document
+
+    def _is_first(self) -> bool:
+        with suppress(FileExistsError):
+            self._mark.touch(exist_ok=False)
+            return True
+        return False
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> list[str]:
-    """The texts of eight files, of which each is in several."""
+    """The texts of eight files; many texts occur more than once."""
     draw = random.Random(1)
     texts = [f"text {draw.randrange(3000)}" for _ in range(8000)]
     (tmp_path / "in").mkdir()
@@ -51,7 +58,7 @@ def corpus(tmp_path: Path) -> list[str]:
 
 
 def pipeline(folder: Path, url: str, *between: Any, logs: str = "logs") -> LocalPipelineExecutor:
-    """Return the executor of a job, whose steps are a reader, the filter and a writer."""
+    """Return the executor of a job with a reader, the filter and a writer."""
     seen = BloomFilter.from_url(url, "corpus", **SIZE)
     steps = [
         JsonlReader(str(folder / "in")),
@@ -63,7 +70,7 @@ def pipeline(folder: Path, url: str, *between: Any, logs: str = "logs") -> Local
 
 
 def written(folder: Path) -> Counter[str]:
-    """Return how often each text is in the output."""
+    """Return how many times each text is in the output."""
     lines = [line for path in (folder / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
     return Counter(json.loads(line)["text"] for line in lines)
 
@@ -79,16 +86,29 @@ def test_the_output_of_all_tasks_is_the_corpus_once(
 def test_a_task_that_is_run_again_drops_nothing(
     corpus: list[str], tmp_path: Path, any_server: Server
 ) -> None:
-    """One that has died on the way, with documents committed that it had not written."""
-    with pytest.raises(OSError, match="the node is gone"):
-        pipeline(tmp_path, any_server.url, Dies(tmp_path / "died", 3, 150)).run()
-    assert set(written(tmp_path)) < set(corpus)
-    pipeline(tmp_path, any_server.url).run()
+    """The task failed after it had committed documents that it had not written.
+
+    During its second run, the server is away for a second.
+    """
+    with running(any_server.binary, *KEPT) as server:
+        with pytest.raises(OSError, match="the node is gone"):
+            pipeline(tmp_path, server.url, Dies(tmp_path / "died", 150)).run()
+        assert set(written(tmp_path)) < set(corpus)
+        before = calls(server)
+        with restarting(server, lambda: calls(server) > before + 5):
+            pipeline(tmp_path, server.url).run()
     assert written(tmp_path) == dict.fromkeys(corpus, 1)
 
 
+def calls(server: Server) -> int:
+    """Return the number of script calls that a server has executed."""
+    with server.client(decode_responses=True) as client:
+        stats: Any = client.info("commandstats")
+    return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
 def test_a_task_that_has_ended_may_run_again(corpus: list[str], tmp_path: Path, any_server: Server) -> None:
-    """Its output is the same."""
+    """The output of the second run is the same."""
     pipeline(tmp_path, any_server.url).run()
     before = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
     (tmp_path / "logs" / "completions" / "00005").unlink()
@@ -106,7 +126,7 @@ def kept(step: SeenFilter, texts: list[str], rank: int) -> list[str]:
 def test_a_task_may_be_killed_between_any_two_calls(
     any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """The other tasks leave its documents to its next run."""
+    """Other tasks leave the documents of a killed task to its next run."""
     seen = BloomFilter(any_client, "corpus", **SIZE)
 
     def killed(*_: Any) -> None:
@@ -122,26 +142,26 @@ def test_a_task_may_be_killed_between_any_two_calls(
 
 
 def test_repeats_within_a_task_are_dropped(any_client: redis.Redis) -> None:
-    """In a batch and in later ones, and when it is run again."""
+    """In a batch and in later batches, and also in a rerun."""
     step = SeenFilter(BloomFilter(any_client, "corpus", **SIZE), job="job", batch_size=2)
     for _ in range(2):
         assert kept(step, ["a", "a", "b", "a", "c", "b"], rank=0) == ["a", "b", "c"]
 
 
 def test_another_job_has_seen_it(any_client: redis.Redis) -> None:
-    """Though it has tasks of the same ranks."""
+    """Although the other job has tasks of the same ranks."""
     seen = BloomFilter(any_client, "corpus", **SIZE)
     assert kept(SeenFilter(seen, job="may"), ["a", "b"], rank=0) == ["a", "b"]
     assert kept(SeenFilter(seen, job="june"), ["b", "c"], rank=0) == ["c"]
 
 
 def test_documents_are_compared_by_their_key(any_client: redis.Redis) -> None:
-    """A str or bytes."""
+    """`key` returns it."""
     step = SeenFilter(BloomFilter(any_client, "corpus", **SIZE), job="job", key=lambda doc: doc.text.lower())
     assert kept(step, ["a", "A", "b"], rank=0) == ["a", "b"]
 
 
 def test_the_page_runs(any_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In an empty directory."""
+    """The examples of the page run in an empty directory."""
     monkeypatch.chdir(tmp_path)
     pages.run("datatrove", any_server)

@@ -21,13 +21,14 @@ from bloomredis import BloomFilter
 from bloomredis.contrib.dramatiq import Once
 from tests.contrib import pages
 from tests.contrib.dramatiq_worker import broker_at
+from tests.contrib.violence import KEPT, restarting
 from tests.support.readme import ROOT
-from tests.support.servers import Server
+from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
 
 
 class Office:
-    """A broker, a worker, and an actor that notes its orders."""
+    """A broker with an actor that notes its orders, and a worker."""
 
     def __init__(self, seen: Any, *, once: Any = True) -> None:
         self.broker = StubBroker()
@@ -57,7 +58,7 @@ def seen(any_client: redis.Redis) -> BloomFilter:
 
 
 def test_an_actor_runs_once_for_its_arguments(seen: BloomFilter) -> None:
-    """However often they are sent."""
+    """However many times a message with these arguments is sent."""
     office = Office(seen)
     for order in ("a", "b", "a", "a", "c", "b"):
         office.ship.send(order)
@@ -68,7 +69,7 @@ def test_an_actor_runs_once_for_its_arguments(seen: BloomFilter) -> None:
 
 
 def test_the_item_is_what_the_option_returns(seen: BloomFilter) -> None:
-    """Given the arguments of a message."""
+    """The option takes the arguments of a message."""
     office = Office(seen, once=lambda order, carrier: order)
     office.ship.send("a", "rail")
     office.work()
@@ -78,7 +79,7 @@ def test_the_item_is_what_the_option_returns(seen: BloomFilter) -> None:
 
 
 def test_other_actors_are_left_alone(seen: BloomFilter) -> None:
-    """Those without the option."""
+    """An actor without the option runs for each message."""
     office = Office(seen, once=None)
     office.ship.send("a")
     office.ship.send("a")
@@ -87,7 +88,7 @@ def test_other_actors_are_left_alone(seen: BloomFilter) -> None:
 
 
 def test_an_actor_that_raises_is_retried(seen: BloomFilter) -> None:
-    """Its item was given back."""
+    """Its item is given back before the retry."""
     office = Office(seen)
     office.failures = 2
     office.ship.send("a")
@@ -96,7 +97,7 @@ def test_an_actor_that_raises_is_retried(seen: BloomFilter) -> None:
 
 
 def test_a_busy_item_comes_again_when_it_may_be_free(seen: BloomFilter) -> None:
-    """That of a worker that died, when its lease is over; and no retry is used up."""
+    """A dead worker's item is taken after its lease, and no retry is used up."""
     office = Office(seen)
     message = office.ship.message_with_options(args=("a",), max_retries=0)
     dead = seen.claim("('_ship', ('a',), [])", lease=0.3)
@@ -107,7 +108,7 @@ def test_a_busy_item_comes_again_when_it_may_be_free(seen: BloomFilter) -> None:
 
 
 def test_without_a_server_no_actor_runs() -> None:
-    """The message is retried, and fails in the end."""
+    """The message is retried, and fails after its last retry."""
     client = redis.Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0))
     office = Office(BloomFilter(client, "orders", capacity=1000, error_rate=1e-6))
     office.broker.enqueue(office.ship.message_with_options(args=("a",), max_retries=1))
@@ -117,9 +118,9 @@ def test_without_a_server_no_actor_runs() -> None:
 
 
 @contextmanager
-def worker(server: Server) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker process on a server, which is killed in the end."""
-    command = [sys.executable, "-m", "tests.contrib.dramatiq_worker", server.socket]
+def worker(server: Server, seen: Server) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker process with a broker and a filter; kill it at the end."""
+    command = [sys.executable, "-m", "tests.contrib.dramatiq_worker", server.socket, seen.socket]
     with subprocess.Popen(command, cwd=ROOT) as process:
         try:
             yield process
@@ -128,19 +129,25 @@ def worker(server: Server) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_the_items_of_a_worker_that_is_killed_are_done_by_another(any_server: Server) -> None:
-    """Only those that it had in its four hands, not committed, are worked on twice."""
-    _, ship, client = broker_at(any_server.socket)
-    orders = [f"order-{i}" for i in range(20)]
-    with worker(any_server) as first:
-        for order in orders * 2:
-            ship.send(order)
-        wait_until("five are done", lambda: client.llen("ended") >= 5)
-        first.kill()
-        first.wait(30)
-    seen = BloomFilter.open(client, "orders")
-    in_hand = {order for order in client.lrange("begun", 0, -1) if _item(order) not in seen}
-    with worker(any_server):
-        wait_until("all are done", lambda: len(set(client.lrange("ended", 0, -1))) == len(orders))
+    """Only the items that its four threads had not committed are worked on twice.
+
+    While the other worker works, the filter's server is away for a second.
+    """
+    orders = [f"order-{i}" for i in range(40)]
+    with running(any_server.binary, *KEPT) as seen:
+        _, ship, client = broker_at(any_server.socket, seen.socket)
+        with worker(any_server, seen) as first:
+            for order in orders * 2:
+                ship.send(order)
+            wait_until("five are done", lambda: client.llen("ended") >= 5)
+            first.kill()
+            first.wait(30)
+        with seen.client() as filters:
+            done = BloomFilter.open(filters, "orders")
+            in_hand = {order for order in client.lrange("begun", 0, -1) if _item(order) not in done}
+        before = client.llen("ended")
+        with worker(any_server, seen), restarting(seen, lambda: client.llen("ended") > before + 5):
+            wait_until("all are done", lambda: len(set(client.lrange("ended", 0, -1))) == len(orders))
     begun, ended = (Counter(client.lrange(name, 0, -1)) for name in ("begun", "ended"))
     assert {order for order, times in (begun | ended).items() if times > 1} <= in_hand
     assert len(in_hand) <= 4
@@ -152,7 +159,7 @@ def _item(order: bytes) -> str:
 
 
 def test_the_page_runs(any_server: Server) -> None:
-    """And its second message is skipped."""
+    """The second message of the page is skipped."""
     names = pages.run("dramatiq", any_server)
     worker = dramatiq.Worker(names["broker"], worker_timeout=10, worker_threads=1)
     worker.start()

@@ -1,4 +1,4 @@
-"""A receiver of webhooks, by FastAPI."""
+"""A receiver of webhooks in FastAPI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.servers import Server
 
 
 class Receiver:
-    """An application with an endpoint that notes the events it worked on."""
+    """An application with an endpoint that notes its events."""
 
     def __init__(self, url: str, **how: Any) -> None:
         self.worked: list[str] = []
@@ -43,13 +43,13 @@ class Receiver:
         self.http = httpx.AsyncClient(transport=transport, base_url="http://here")
 
     async def deliver(self, event: str) -> httpx.Response:
-        """Deliver an event as its sender does."""
+        """Deliver an event, as a sender does."""
         return await self.http.post("/", json={"id": event}, headers={"X-Id": event})
 
 
 @pytest.fixture
 def received(any_server: Server) -> Callable[..., Any]:
-    """Runs a scenario with a receiver."""
+    """A function that runs a scenario with a receiver."""
 
     def run(scenario: Callable[[Receiver], Awaitable[Any]], **how: Any) -> Any:
         async def main() -> Any:
@@ -65,7 +65,7 @@ def received(any_server: Server) -> Callable[..., Any]:
 
 
 def test_a_repeat_is_answered_without_work(received: Any) -> None:
-    """With 200, as often as it comes."""
+    """Each repeat is answered 200."""
 
     async def scenario(receiver: Receiver) -> None:
         answers = [await receiver.deliver("e1") for _ in range(3)] + [await receiver.deliver("e2")]
@@ -77,7 +77,7 @@ def test_a_repeat_is_answered_without_work(received: Any) -> None:
 
 
 def test_deliveries_at_the_same_time_are_worked_on_once(received: Any) -> None:
-    """The second is to come again when the first may be over."""
+    """The second is answered 409, with the time after which the first may be over."""
 
     async def scenario(receiver: Receiver) -> None:
         receiver.goes_on.clear()
@@ -94,7 +94,7 @@ def test_deliveries_at_the_same_time_are_worked_on_once(received: Any) -> None:
 
 
 def test_an_endpoint_that_raises_gives_the_event_back(received: Any) -> None:
-    """At once, so that the next delivery is worked on."""
+    """The next delivery is worked on at once."""
 
     async def scenario(receiver: Receiver) -> None:
         receiver.fails = True
@@ -106,7 +106,7 @@ def test_an_endpoint_that_raises_gives_the_event_back(received: Any) -> None:
 
 
 def test_an_event_is_done_before_its_response_is_sent(received: Any, any_client: redis.Redis) -> None:
-    """A claim that was lost meanwhile is no success."""
+    """If the claim was lost meanwhile, the response is an error."""
 
     async def scenario(receiver: Receiver) -> None:
         receiver.goes_on.clear()
@@ -120,7 +120,7 @@ def test_an_event_is_done_before_its_response_is_sent(received: Any, any_client:
 
 
 def test_an_event_without_an_id_is_refused(received: Any) -> None:
-    """With 400."""
+    """The answer is 400."""
 
     async def scenario(receiver: Receiver) -> None:
         assert (await receiver.http.post("/", json={"id": "e1"})).status_code == 400
@@ -145,7 +145,7 @@ def test_an_id_may_be_in_the_body(received: Any) -> None:
 
 
 def test_without_a_server_the_sender_comes_again() -> None:
-    """503, and no work."""
+    """The answer is 503, and the endpoint does not run."""
 
     async def scenario() -> None:
         receiver = Receiver("redis://127.0.0.1:1")
@@ -157,13 +157,13 @@ def test_without_a_server_the_sender_comes_again() -> None:
 
 @pytest.mark.parametrize("how", [{}, {"header": "X-Id", "key": str}])
 def test_the_id_has_one_place(how: dict[str, Any]) -> None:
-    """A header or a function, not both."""
+    """A header or a function; neither or both raise `TypeError`."""
     with pytest.raises(TypeError, match="one of the two"):
         once(None, **how)
 
 
 def test_the_page_runs(any_server: Server) -> None:
-    """And its endpoint works once for two deliveries."""
+    """The endpoint of the page runs once for two deliveries."""
     app = pages.run("fastapi", any_server)["app"]
 
     async def deliver_twice() -> list[Any]:

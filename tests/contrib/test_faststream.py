@@ -1,4 +1,4 @@
-"""FastStream over Kafka, with the brokers that librdkafka has for tests, and over Redis streams."""
+"""FastStream with Kafka (the mock brokers of librdkafka) and with Redis streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -22,18 +22,21 @@ import bloomredis.asyncio
 from bloomredis.contrib.faststream import Once
 from tests.contrib.brokers import Brokers, with_redeliveries
 from tests.contrib.consumer import GROUP, TOPIC
+from tests.contrib.violence import KEPT, restarting
 from tests.support.readme import ROOT, on_page
-from tests.support.servers import Server
+from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
 
 SLOW = 240.0
-"""Seconds in which two applications handle 10,000 messages, one by one."""
+"""Seconds that two applications have to handle all messages, one by one."""
 
 
 @contextmanager
-def application(brokers: Brokers, server: Server, hang_after: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run an application."""
-    arguments = [brokers.addresses, server.socket, str(hang_after)]
+def application(
+    brokers: Brokers, seen: Server, notes: Server, hang_after: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run an application with a filter on one server, and notes of its work on another one."""
+    arguments = [brokers.addresses, seen.socket, notes.socket, str(hang_after)]
     process = subprocess.Popen([sys.executable, "-m", "tests.contrib.stream_app", *arguments], cwd=ROOT)
     try:
         yield process
@@ -43,12 +46,13 @@ def application(brokers: Brokers, server: Server, hang_after: int) -> Iterator[s
 
 
 def test_each_message_is_handled_once(any_server: Server, any_client: redis.Redis) -> None:
-    """Of 10,000 with 30% redeliveries and a consumer killed.
+    """Of 4,000 messages 30% are repeats; a consumer is killed, and the filter's server is away for a second.
 
-    No offset is past more than the two messages that are being handled: librdkafka's commits can cover these.
+    A committed offset passes at most the two messages that are being handled, which librdkafka may include.
+    So these two may be lost with the consumer, as the page says of `faststream.confluent`.
     """
     brokers = Brokers()
-    items = with_redeliveries(10_000, 0.3)
+    items = with_redeliveries(4000, 0.3)
     brokers.send(TOPIC, items)
     notes: Any = any_client
 
@@ -58,17 +62,23 @@ def test_each_message_is_handled_once(any_server: Server, any_client: redis.Redi
         for partition, offset in committed.items():
             assert len(set(brokers.logs[partition][:offset]) - ended) <= 2
         whole = {partition: len(log) for partition, log in brokers.logs.items()}
-        return committed == whole and ended == set(items)
+        return committed == whole and len(set(items) - ended) <= 2
 
-    with application(brokers, any_server, 600) as dying, application(brokers, any_server, 10**9):
+    with ExitStack() as stack:
+        seen = stack.enter_context(running(any_server.binary, *KEPT))
+        dying = stack.enter_context(application(brokers, seen, any_server, 600))
+        stack.enter_context(application(brokers, seen, any_server, 10**9))
         wait_until("a consumer hangs at a message", lambda: notes.llen("hanging"))
         assert not is_all_committed()
         dying.send_signal(signal.SIGKILL)
+        before = notes.llen("ended")
+        stack.enter_context(restarting(seen, lambda: notes.llen("ended") > before + 200))
         deadline = time.monotonic() + SLOW
         while not is_all_committed():
             assert time.monotonic() < deadline
             time.sleep(0.2)  # polling a condition, with a deadline
-    assert Counter(notes.lrange("ended", 0, -1)) == Counter(set(items))
+    ended = Counter(notes.lrange("ended", 0, -1))
+    assert ended == Counter(set(items) & set(ended))
 
 
 def filter_on(server: Server) -> Any:
@@ -82,7 +92,7 @@ async def body(message: Any) -> Any:
 
 
 async def handled(seen: Any, *items: str, error: Exception | None = None) -> list[str]:
-    """Send items to a handler in memory, which raises an error at the first; return those that it got."""
+    """Send items to a handler in memory, which may raise at the first; return the items that it got."""
     got: list[str] = []
     broker = KafkaBroker(middlewares=[Once(seen, key=body, lease=0.5)])
 
@@ -102,7 +112,7 @@ async def handled(seen: Any, *items: str, error: Exception | None = None) -> lis
 
 
 def test_a_message_that_is_done_is_not_handled(any_server: Server) -> None:
-    """The second of two."""
+    """Of two messages with one item, the second is not handled."""
     assert asyncio.run(handled(filter_on(any_server), "a", "b", "a")) == ["a", "b"]
 
 
@@ -114,12 +124,12 @@ def test_a_message_that_is_done_is_not_handled(any_server: Server) -> None:
 def test_what_a_handler_raises_gives_the_item_back(
     error: Exception, got: list[str], any_server: Server
 ) -> None:
-    """Except `AckMessage`, with which it says that it is done."""
+    """Except `AckMessage`, with which the handler says that the message is done."""
     assert asyncio.run(handled(filter_on(any_server), "a", "a", error=error)) == got
 
 
 def test_a_busy_message_waits_for_a_consumer_that_died(any_server: Server) -> None:
-    """Until its lease is over, and then it is handled."""
+    """After the dead consumer's lease, the message is handled."""
 
     async def run() -> tuple[list[str], float]:
         seen = filter_on(any_server)
@@ -133,9 +143,9 @@ def test_a_busy_message_waits_for_a_consumer_that_died(any_server: Server) -> No
 
 
 def test_a_message_waits_while_another_consumer_handles_it(any_server: Server) -> None:
-    """However long that takes; then it is done.
+    """It waits as long as the other consumer needs, and is then done.
 
-    Were it refused, its offset would be committed with the next message of another partition.
+    If it were refused, its offset would be committed with the next message of another partition.
     """
 
     async def run() -> list[str]:
@@ -151,7 +161,7 @@ def test_a_message_waits_while_another_consumer_handles_it(any_server: Server) -
             assert claim
             seen.claim = counted
             waiting = asyncio.create_task(handled(seen, "a"))
-            while asked < 3:  # noqa: ASYNC110 - what is waited for has no event
+            while asked < 3:  # noqa: ASYNC110 - the condition has no event
                 await asyncio.sleep(0.01)
             assert not waiting.done()
         return await waiting
@@ -160,7 +170,7 @@ def test_a_message_waits_while_another_consumer_handles_it(any_server: Server) -
 
 
 def test_the_example_of_the_page_runs(any_server: Server, any_client: redis.Redis) -> None:
-    """Over Redis streams: of two messages with one id, one is handled."""
+    """With Redis streams: of two messages with one id, one is handled."""
     (example,) = [each for each in on_page(ROOT / "docs" / "faststream.md") if each.language == "python"]
     text = example.text.replace("redis://localhost", any_server.url)
     names: dict[str, Any] = {"__name__": "shop"}

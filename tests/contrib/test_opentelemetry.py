@@ -1,4 +1,4 @@
-"""Spans and metrics, by the SDK of OpenTelemetry."""
+"""Spans and metrics, with the SDK of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def seen(any_client: redis.Redis, tracers: Any, metrics: Any) -> BloomFilter:
 
 
 def test_a_call_is_a_span_below_the_current_one(seen: BloomFilter, tracers: Any, spans: Any) -> None:
-    """With its numbers, and over the time that it took."""
+    """The span has the numbers and the duration of the call."""
     with tracers.get_tracer("program").start_as_current_span("page") as page:
         seen.add_many(["a", "b", "a"])
     call, _ = spans.get_finished_spans()
@@ -61,7 +61,7 @@ def test_a_call_is_a_span_below_the_current_one(seen: BloomFilter, tracers: Any,
 def test_spans_of_the_client_are_children(
     any_server: Server, tracers: TracerProvider, spans: InMemorySpanExporter, *, is_asyncio: bool
 ) -> None:
-    """A span that the client's instrumentation makes of a command is below that of the call."""
+    """The span of a command, made by the client's instrumentation, is a child of the call's span."""
     tracer, hook = tracers.get_tracer("client"), Telemetry(tracer_provider=tracers)
     made: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6, "observe": hook}
 
@@ -90,7 +90,7 @@ def test_spans_of_the_client_are_children(
 
 
 def test_a_rebuild_is_a_span_around_its_block(seen: BloomFilter, spans: Any) -> None:
-    """Calls in the block are children of it."""
+    """The spans of calls in the block are its children."""
     with seen.rebuild() as new:
         new.load(["a"])
     load, rebuild = spans.get_finished_spans()
@@ -98,7 +98,7 @@ def test_a_rebuild_is_a_span_around_its_block(seen: BloomFilter, spans: Any) -> 
 
 
 def test_an_error_is_the_status_of_its_span(seen: BloomFilter, any_client: Any, spans: Any) -> None:
-    """With the word for it."""
+    """The span has the outcome as its error type."""
     claim = seen.claim("a")
     any_client.delete(*any_client.keys("{seen}:claim:*"))
     with pytest.raises(ClaimLostError):
@@ -106,7 +106,7 @@ def test_an_error_is_the_status_of_its_span(seen: BloomFilter, any_client: Any, 
     _, commit = spans.get_finished_spans()
     assert not commit.status.is_ok
     assert commit.attributes["error.type"] == "lost"
-    assert not commit.events  # an exception's text may have items
+    assert not commit.events  # the text of an exception may contain items
 
 
 def test_no_item_is_in_a_span(seen: BloomFilter, spans: Any) -> None:
@@ -117,7 +117,7 @@ def test_no_item_is_in_a_span(seen: BloomFilter, spans: Any) -> None:
 
 
 def test_calls_are_counted(seen: BloomFilter, metrics: InMemoryMetricReader) -> None:
-    """Items, new and busy ones, round trips, and the time."""
+    """The metrics have items, new and busy items, round trips, and the duration."""
     seen.add_many(["a", "b", "a"])
     seen.claim("c")
     seen.claim("c")
@@ -139,5 +139,5 @@ def _number(point: Any) -> Any:
 
 
 def test_the_page_runs(any_server: Server) -> None:
-    """Each of its examples."""
+    """Each example of the page runs."""
     pages.run("opentelemetry", any_server)

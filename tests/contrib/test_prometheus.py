@@ -1,4 +1,4 @@
-"""Metrics as a scrape shows them, and gauges of filters."""
+"""The metrics of a scrape, and gauges of filters."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def scraped(address: str) -> str:
 
 
 def names(text: str) -> set[str]:
-    """Return the metrics that have a sample, without the parts of histograms."""
+    """Return the names of metrics that have a sample, without the suffixes of histograms."""
     families = list(text_string_to_metric_families(text))
     return {
         re.sub("_(total|bucket|sum|count|created)$", "", family.name) for family in families if family.samples
@@ -74,14 +74,14 @@ def names(text: str) -> set[str]:
 
 
 def listed() -> set[str]:
-    """Return the metrics that the page lists in its table, without their suffix of counters."""
+    """Return the metrics in the table of the page, without the suffix of counters."""
     page = (ROOT / "docs" / "prometheus.md").read_text()
     rows = "".join(line.partition(" | ")[0] for line in page.splitlines() if line.startswith("| `bloom"))
     return {name.removesuffix("_total") for name in re.findall(r"`(bloomredis_\w+)`", rows)}
 
 
 def test_a_scrape_of_a_worker_shows_every_metric(worker: str) -> None:
-    """Of the list in the page, each with a sample: a loss that has not been yet is 0."""
+    """Each metric in the table of the page has a sample; before the first loss it is 0."""
     shown = {name for name in names(scraped(worker)) if name.startswith("bloomredis_")}
     assert len(listed()) == 11
     assert shown == listed()
@@ -97,7 +97,7 @@ def test_a_scrape_of_a_worker_shows_every_metric(worker: str) -> None:
 def test_items_are_counted_by_their_answer(
     seen: BloomFilter, registry: Any, verb: str, answer: str, number: int
 ) -> None:
-    """Calls of one item and batches together."""
+    """Calls of one item and batches count together."""
     seen.add("a")
     seen.add_many(["a", "b", "c", "c"])
     seen.contains_many(["a", "x"])
@@ -109,7 +109,7 @@ def test_items_are_counted_by_their_answer(
 
 
 def test_losses_are_counted(any_client: redis.Redis, seen: BloomFilter, registry: Any) -> None:
-    """Of filters and of claims, apart from each other."""
+    """Losses of filters and of claims have separate counters."""
     claims = seen.claim_many(["a", "b"])
     any_client.delete(*any_client.keys("{seen}:claim:*"))
     seen.commit_many(claims)
@@ -124,7 +124,7 @@ def test_losses_are_counted(any_client: redis.Redis, seen: BloomFilter, registry
 
 
 def test_what_the_local_cache_answers_is_counted(any_client: redis.Redis, registry: Any) -> None:
-    """And has no round trip."""
+    """An answer of the cache counts no round trip."""
     f = BloomFilter(any_client, "seen", local_cache=True, observe=Metrics(registry), **SIZE)
     f.add("a")
     before = registry.get_sample_value("bloomredis_round_trips_total", {"filter": "seen"})
@@ -134,7 +134,7 @@ def test_what_the_local_cache_answers_is_counted(any_client: redis.Redis, regist
 
 
 def test_gauges_are_those_of_info(any_client: redis.Redis, registry: Any) -> None:
-    """Of a filter in layers, which does not expire."""
+    """For a filter in layers, which does not expire."""
     f = ScalingBloomFilter(any_client, "grown", capacity=100, error_rate=0.01)
     f.add_many([str(i) for i in range(250)])
     registry.register(Gauges([f]))
@@ -146,7 +146,7 @@ def test_gauges_are_those_of_info(any_client: redis.Redis, registry: Any) -> Non
 
 
 def test_a_filter_that_is_gone_keeps_its_gauges(any_client: redis.Redis, registry: Any) -> None:
-    """And is not up."""
+    """Meanwhile `bloomredis_up` is 0."""
     f = BloomFilter(any_client, "seen", **SIZE)
     f.add("a")
     registry.register(Gauges([f], every=0))
@@ -156,8 +156,39 @@ def test_a_filter_that_is_gone_keeps_its_gauges(any_client: redis.Redis, registr
     assert registry.get_sample_value("bloomredis_count", {"filter": "seen"}) == 1
 
 
+@pytest.mark.parametrize("url", [True, False], ids=["url", "client"])
+def test_a_filter_that_is_made_again_has_gauges_again(
+    any_server: Server, registry: Any, caplog: pytest.LogCaptureFixture, *, url: bool
+) -> None:
+    """After a loss and after a clear() by others; each is counted, and the program's object still raises."""
+    client = any_server.client()
+    f = BloomFilter.from_url(any_server.url, "seen", **SIZE) if url else BloomFilter(client, "seen", **SIZE)
+    f.add("a")
+    registry.register(Gauges([f], every=0))
+    assert sampled(registry) == (1, 1, 0)
+    client.flushall()
+    assert [sampled(registry) for _ in range(3)] == [(0, 1, 1)] * 3
+    assert client.exists("seen") == 0
+    with pytest.raises(FilterLostError):
+        f.add("b")
+    other = BloomFilter(client, "seen", **SIZE)
+    other.add_many(["b", "c", "d"])
+    assert sampled(registry) == (1, 3, 1)
+    other.clear()
+    other.add("e")
+    assert sampled(registry) == (1, 1, 2)
+    assert caplog.text.count("are old") == 1
+
+
+def sampled(registry: prometheus_client.CollectorRegistry) -> tuple[float | None, ...]:
+    """Return, from one scrape, whether the filter is up, its count, and its losses."""
+    families = {each.name: each for each in registry.collect()}
+    names = ("bloomredis_up", "bloomredis_count", "bloomredis_losses")
+    return tuple(families[name].samples[0].value for name in names)
+
+
 def test_gauges_are_asked_for_at_most_so_often(any_client: redis.Redis, registry: Any) -> None:
-    """A scrape soon after another one shows the same."""
+    """A second scrape within that time shows the same."""
     f = BloomFilter(any_client, "seen", **SIZE)
     f.add("a")
     registry.register(Gauges([f], every=3600))
@@ -179,7 +210,7 @@ def names_of_gauges(text: str) -> set[str]:
 
 
 def test_export_listens(any_server: Server) -> None:
-    """At a port that it prints, until it is stopped."""
+    """It prints its port, and serves until it is stopped."""
     with any_server.client() as client:
         BloomFilter(client, "seen", **SIZE).add("a")
     command = [*COMMAND, "export", "seen", "--url", any_server.url, "--listen", "127.0.0.1:0"]
@@ -191,20 +222,20 @@ def test_export_listens(any_server: Server) -> None:
 
 
 def test_export_refuses_what_is_no_address() -> None:
-    """In one line."""
-    done = run_command("export", "seen", "--url", "memory://", "--listen", "9188")
+    """The error is one line."""
+    done = run_command("export", "seen", "--url", "memory://", "--listen", "nonsense")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
 
 
 def test_the_dashboard_asks_for_metrics_that_are_there() -> None:
-    """For every one of the page, and for no other."""
+    """The dashboard uses every metric of the page, and no other."""
     panels = json.loads((ROOT / "docs" / "grafana.json").read_text())["panels"]
     asked = " ".join(target["expr"] for panel in panels for target in panel["targets"])
     found = {re.sub("_(total|bucket)$", "", name) for name in re.findall(r"bloomredis_\w+", asked)}
     assert listed() - found == set()
-    assert found - listed() - {f"bloomredis_{name}" for name in (*GAUGES, "up")} == set()
+    assert found - listed() - {f"bloomredis_{name}" for name in (*GAUGES, "up", "losses")} == set()
 
 
 def test_the_page_runs(any_server: Server) -> None:
-    """Each of its examples."""
+    """Each example of the page runs."""
     pages.run("prometheus", any_server)

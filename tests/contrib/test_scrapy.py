@@ -1,4 +1,4 @@
-"""Spiders in several processes, on a site of this one."""
+"""Spiders in several processes, on a site that this process serves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +16,14 @@ import redis
 from scrapy import Request
 from scrapy.utils.test import get_crawler
 
+from bloomredis import ConnectionFailedError, ScalingBloomFilter
+from bloomredis.contrib._crawls import Batch
 from bloomredis.contrib.scrapy import BatchDedupe, ClaimWhileDownloading, DupeFilter
 from tests.contrib import spider
 from tests.contrib.site import Site, serving
+from tests.contrib.violence import KEPT, restart
+from tests.support.clock import patched
+from tests.support.proxy import lost, proxied, refused
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
@@ -31,7 +38,7 @@ CONCURRENT = spider.FAST["CONCURRENT_REQUESTS"]
 
 
 def settings(adapter: str, server: Server, **others: Any) -> dict[str, Any]:
-    """Return the settings that the page on Scrapy gives for an adapter."""
+    """Return the settings for an adapter on the page about Scrapy."""
     made: dict[str, Any] = {}
     exec(EXAMPLES[adapter].replace("redis://localhost", server.url), {}, made)  # noqa: S102 - the project's own page
     return made | {"BLOOMREDIS_CAPACITY": 10_000} | others
@@ -55,7 +62,7 @@ def crawl(site: Site, number: int, chosen: dict[str, Any]) -> subprocess.Popen[s
 
 
 def test_no_page_is_lost_with_a_spider_that_is_killed(site: Site, any_server: Server) -> None:
-    """The others fetch each page; twice only those that it was fetching."""
+    """The other spiders fetch each page; only the pages that it was fetching are fetched twice."""
     chosen = settings("ClaimWhileDownloading", any_server, BLOOMREDIS_LEASE=4)
     spiders = [crawl(site, number, chosen) for number in range(3)]
     wait_until("a part of the site is fetched", lambda: len(site.fetches) > 600, every=0.001)
@@ -71,7 +78,7 @@ def test_no_page_is_lost_with_a_spider_that_is_killed(site: Site, any_server: Se
 
 
 def test_a_page_is_fetched_by_one_spider(site: Site, any_server: Server) -> None:
-    """With the dupefilter, of three that follow each link."""
+    """With the dupefilter, and three spiders that follow each link."""
     chosen = settings("DupeFilter", any_server)
     reasons = [
         spider.ended(each)["finish_reason"] for each in [crawl(site, number, chosen) for number in range(3)]
@@ -83,24 +90,180 @@ def test_a_page_is_fetched_by_one_spider(site: Site, any_server: Server) -> None
 
 @pytest.mark.parametrize("adapter", sorted(EXAMPLES))
 def test_a_server_that_goes_is_the_reason_of_the_end(adapter: str, any_server: Server) -> None:
-    """And not `finished`."""
+    """The reason is not `finished`."""
     with serving(Site(2000, 20, spiders=1)) as alone, running(any_server.binary) as server:
-        process = crawl(alone, 0, settings(adapter, server, BLOOMREDIS_LEASE=2))
+        chosen = settings(adapter, server, BLOOMREDIS_LEASE=2, BLOOMREDIS_PATIENCE=0.3)
+        process = crawl(alone, 0, chosen)
         wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 100, every=0.001)
         server.stop(signal.SIGKILL)
         assert spider.ended(process)["finish_reason"] == "bloomredis_unavailable"
     assert len(alone.fetches) < 2000
 
 
-def test_a_crawl_goes_on_without_the_server_if_it_shall(any_server: Server) -> None:
-    """Every request is taken for a new one."""
-    nowhere = "redis://127.0.0.1:1"
-    chosen = settings("BatchDedupe", any_server, BLOOMREDIS_URL=nowhere, BLOOMREDIS_ON_ERROR="new")
+@pytest.mark.parametrize("adapter", sorted(EXAMPLES))
+def test_a_crawl_outlasts_a_restart_of_the_server(adapter: str, any_server: Server) -> None:
+    """In two seconds without a server, only pages that were being fetched may be fetched twice."""
+    with serving(Site(2000, 10, spiders=1)) as alone, running(any_server.binary, *KEPT) as server:
+        process = crawl(alone, 0, settings(adapter, server, BLOOMREDIS_LEASE=10))
+        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 700, every=0.001)
+        restart(server, 2)
+        assert spider.ended(process)["finish_reason"] == "finished"
+    counted = Counter(page for page, _ in alone.fetches)
+    assert set(counted) == set(alone.links)
+    assert len(alone.fetches) - len(counted) <= CONCURRENT
+
+
+@pytest.mark.parametrize("adapter", sorted(EXAMPLES))
+def test_a_resumed_crawl_asks_for_what_met_the_error(
+    adapter: str, any_server: Server, tmp_path: Path
+) -> None:
+    """With JOBDIR all pages are fetched, and only pages that were being fetched may be fetched twice."""
+    with serving(Site(800, 10, spiders=1)) as alone, running(any_server.binary, *KEPT) as server:
+        more = {"BLOOMREDIS_LEASE": 2, "BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(tmp_path / "job")}
+        chosen = settings(adapter, server, **more)
+        process = crawl(alone, 0, chosen)
+        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 300, every=0.001)
+        server.stop()
+        assert spider.ended(process)["finish_reason"] == "bloomredis_unavailable"
+        server.start()
+        assert spider.ended(crawl(alone, 0, chosen))["finish_reason"] == "finished"
+    counted = Counter(page for page, _ in alone.fetches)
+    assert set(counted) == set(alone.links)
+    assert len(alone.fetches) - len(counted) <= CONCURRENT + 1  # and the page that each run starts with
+
+
+async def closed(reason: str) -> None:
+    """Close no spider, for the reason that the filter does not answer."""
+    assert reason == "bloomredis_unavailable"
+
+
+async def let_through(made: Any, requests: list[Any]) -> list[str]:
+    """Return the URLs of requests that a dupefilter or a middleware lets through."""
+    if isinstance(made, DupeFilter):
+        return [request.url for request in requests if not made.request_seen(request)]
+    return [request.url for request in await made._new(requests)]
+
+
+@pytest.mark.parametrize("kind", [DupeFilter, BatchDedupe])
+@pytest.mark.parametrize("later", [0, 3600])
+def test_a_request_that_a_lost_call_has_marked_is_made_by_the_resumed_crawl(
+    kind: Any, later: int, any_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored with its token.  An hour later nobody knows the answer, and each request is made."""
+    more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(tmp_path)}
+    urls = [f"https://example.org/{number}" for number in range(3)]
+
+    def made(url: str) -> Any:
+        crawl = crawler(kind.__name__, any_server, BLOOMREDIS_URL=url, **more)
+        crawl.spider = crawl._create_spider()
+        crawl.engine = SimpleNamespace(close_spider_async=closed)
+        return kind.from_crawler(crawl)
+
+    async def run() -> list[str]:
+        with proxied(any_server.socket) as proxy:
+            first = made(f"redis://127.0.0.1:{proxy.port}")
+            assert await let_through(first, [Request(urls[0])]) == urls[:1]
+            proxy.always("add", lost)
+            assert await let_through(first, [Request(url) for url in urls]) == []
+        if later:
+            with any_server.client() as client:
+                client.delete(*client.keys("*receipt*"))
+            clock = patched(monkeypatch)
+            clock.advance(later)
+        second = made(any_server.url)
+        found = await let_through(second, second._marks.aside.take())
+        assert await let_through(second, [Request(url) for url in urls]) == []
+        return found
+
+    assert asyncio.run(run()) == (urls if later else urls[1:])
+
+
+@pytest.mark.parametrize("kind", [DupeFilter, BatchDedupe])
+def test_a_request_stored_for_the_resumed_crawl_stays_unmarked(
+    kind: Any, any_server: Server, tmp_path: Path
+) -> None:
+    """Also if the server is back when the spider is closed, and if several links led to the request."""
+    url = "https://example.org/"
+
+    async def run() -> list[str]:
+        with proxied(any_server.socket) as proxy:
+            more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(tmp_path)}
+            crawl = crawler(
+                kind.__name__, any_server, BLOOMREDIS_URL=f"redis://127.0.0.1:{proxy.port}", **more
+            )
+            crawl.spider = crawl._create_spider()
+            crawl.engine = SimpleNamespace(close_spider_async=closed)
+            first = kind.from_crawler(crawl)
+            proxy.always("add", refused("OOM command not allowed when used memory > 'maxmemory'."))
+            for _ in range(2):
+                assert await let_through(first, [Request(url), Request(url)]) == []
+            proxy.calm()
+            if isinstance(first, DupeFilter):
+                first.close("bloomredis_unavailable")
+            else:
+                await first._close()
+            second = kind.from_crawler(crawl)
+            return await let_through(second, second._marks.aside.take())
+
+    assert asyncio.run(run()) == [url]
+
+
+def test_a_request_made_without_the_server_is_not_made_by_a_late_answer(any_server: Server) -> None:
+    """A call that succeeds beside the failed one, and one that marks the request before that one's answer."""
+
+    async def run() -> None:
+        more = {"BLOOMREDIS_ON_ERROR": "new", "BLOOMREDIS_PATIENCE": 0}
+        middleware = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, **more))
+        late, failed, marking = (
+            Batch(middleware._marks, [Request("https://example.org/")]) for _ in range(3)
+        )
+        late.answered(await late.ask(middleware.seen))
+        assert failed.failed(ConnectionFailedError("away")) is None
+        assert len(failed.new()) == 1
+        middleware._marks.failures.succeed()
+        marking.answered(await marking.ask(middleware.seen))
+        assert middleware._marks.passed == {}
+        assert (late.new(), marking.new()) == ([], [])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("adapter", sorted(EXAMPLES))
+def test_a_crawl_goes_on_without_the_server_if_it_shall(
+    adapter: str, any_server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The process remembers the requests that it made unmarked, marks them later, and warns once."""
+    more = {"BLOOMREDIS_ON_ERROR": "new", "BLOOMREDIS_PATIENCE": 0, "LOG_LEVEL": "WARNING"}
+    with serving(Site(600, 10, spiders=1)) as alone, running(any_server.binary, *KEPT) as server:
+        process = crawl(alone, 0, settings(adapter, server, BLOOMREDIS_LEASE=2, **more))
+        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 50, every=0.001)
+        server.stop()
+        wait_until("another part is", lambda: len(alone.fetches) > 250, every=0.001)
+        server.start()
+        stats = spider.ended(process)
+        assert stats["finish_reason"] == "finished"
+        assert stats["bloomredis/errors"] >= 1
+        counted = Counter(page for page, _ in alone.fetches)
+        assert set(counted) == set(alone.links)
+        assert len(alone.fetches) - len(counted) <= CONCURRENT
+        name = settings(adapter, server).get("BLOOMREDIS_NAME", "links:seen")
+        name = "links:fetched" if adapter == "ClaimWhileDownloading" else name % {"spider": "links"}
+        assert ScalingBloomFilter.open(server.client(), name).info().count >= 600
+    warnings = [line for line in capfd.readouterr().err.splitlines() if "count as new" in line]
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize("adapter", ["BatchDedupe", "ClaimWhileDownloading"])
+def test_another_reactor_is_refused_at_the_start(
+    adapter: str, any_server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Because asyncio does not run in its loop."""
+    reactor = "twisted.internet.selectreactor.SelectReactor"
     with serving(Site(1, 1, spiders=1)) as one:
-        stats = spider.ended(crawl(one, 0, chosen | {"DEPTH_LIMIT": 1}))
-    assert stats["finish_reason"] == "finished"
-    assert stats["bloomredis/errors"] >= 1
-    assert [page for page, _ in one.fetches] == [0, 0]
+        process = crawl(one, 0, settings(adapter, any_server, TWISTED_REACTOR=reactor))
+        process.communicate(timeout=60)
+        assert one.fetches == []
+    assert f"RuntimeError: {adapter} needs the asyncio reactor" in capfd.readouterr().err
 
 
 def evals(server: Server) -> int:
@@ -111,14 +274,14 @@ def evals(server: Server) -> int:
 
 
 async def links(count: int) -> Any:
-    """Yield what a callback yields: an item, and requests of which each comes twice."""
+    """Yield the output of a callback: an item, and each request twice."""
     yield {"item": 1}
     for number in range(2 * count):
         yield Request(f"https://example.org/{number % count}")
 
 
 def test_a_page_of_links_costs_one_round_trip(any_server: Server) -> None:
-    """Of 100 links; items go on before them."""
+    """For 100 links; items are passed on before them."""
 
     async def run() -> list[Any]:
         middleware = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server))
@@ -135,7 +298,7 @@ def test_a_page_of_links_costs_one_round_trip(any_server: Server) -> None:
 
 
 def test_what_is_asked_for_again_is_given_back(any_server: Server) -> None:
-    """A 503 and a redirect leave the page free, a 404 does not."""
+    """After a 503 and a redirect the page is free; after a 404 it is done."""
     from scrapy.http import Response
 
     async def run() -> dict[int, str]:
@@ -153,7 +316,7 @@ def test_what_is_asked_for_again_is_given_back(any_server: Server) -> None:
 
 
 def test_the_scheduler_of_scrapy_redis_takes_the_dupefilter(any_server: Server) -> None:
-    """It opens, filters and empties it, with its own fingerprints if they are asked for."""
+    """It opens, uses and empties the dupefilter, with its own fingerprints if the settings say so."""
     from scrapy_redis.scheduler import Scheduler
 
     made = crawler("DupeFilter", any_server, REDIS_URL=any_server.url, BLOOMREDIS_FINGERPRINT="scrapy-redis")
@@ -172,7 +335,8 @@ def test_the_scheduler_of_scrapy_redis_takes_the_dupefilter(any_server: Server) 
 
 
 def test_settings_are_checked(any_server: Server) -> None:
-    """A value that means nothing is an error that names the setting."""
-    for name in ("BLOOMREDIS_KIND", "BLOOMREDIS_FINGERPRINT", "BLOOMREDIS_ON_ERROR"):
+    """An invalid value raises an error that names the setting."""
+    nonsense = dict.fromkeys(("BLOOMREDIS_KIND", "BLOOMREDIS_FINGERPRINT", "BLOOMREDIS_ON_ERROR"), "nonsense")
+    for name, value in (nonsense | {"BLOOMREDIS_PATIENCE": "-1"}).items():
         with pytest.raises(ValueError, match=name):
-            DupeFilter.from_crawler(crawler("DupeFilter", any_server, **{name: "nonsense"}))
+            DupeFilter.from_crawler(crawler("DupeFilter", any_server, **{name: value}))

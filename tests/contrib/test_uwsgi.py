@@ -23,12 +23,12 @@ from tests.support.waiting import wait_until
 WORKERS: Final = 4
 ROUNDS: Final = 5
 ITEMS: Final = 40
-"""Items of a round, which all workers have at once."""
+"""The number of items in a round; all workers get the same items at the same time."""
 
 
 @pytest.fixture
 def web(any_server: Server, tmp_path: Path) -> Iterator[httpx.Client]:
-    """A client of an application with its workers."""
+    """A client of an application with several workers."""
     address = tmp_path / "s"
     options = {
         "http-socket": address,
@@ -51,7 +51,7 @@ def web(any_server: Server, tmp_path: Path) -> Iterator[httpx.Client]:
 
 
 def test_workers_have_one_winner_an_item(web: httpx.Client, any_client: redis.Redis) -> None:
-    """Each item is new once, and each job is done once and committed."""
+    """Each item is new once; each job is done once and committed."""
     new: list[str] = []
     for number in range(ROUNDS):
 

@@ -1,4 +1,4 @@
-"""An application of WSGI whose module is imported before uWSGI forks its workers."""
+"""A WSGI application whose module is imported before uWSGI forks its workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _meet(name: str) -> None:
 
 
 def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-    """Add the items of a round, and do its jobs; answer with the items that were new."""
+    """Add the items of a round and do its jobs; answer with the new items."""
     name, count = environ["PATH_INFO"].removeprefix("/"), int(environ["QUERY_STRING"])
     _meet(name)
     items = [f"{name}.{number}" for number in range(count)]

@@ -25,7 +25,7 @@ Use = Callable[[Any, BloomFilter], Awaitable[Any]]
 
 
 def with_filter(server: Server, use: Use, **options: Any) -> Any:
-    """Run `use(client, filter)` in an event loop of its own."""
+    """Run `use(client, filter)` in a new event loop."""
 
     async def main() -> Any:
         async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
@@ -37,7 +37,7 @@ def with_filter(server: Server, use: Use, **options: Any) -> Any:
 
 
 def test_both_drivers_have_the_same_face() -> None:
-    """Equal names, signatures and docstrings; only what the language demands differs."""
+    """Both drivers have equal names, signatures and docstrings, up to what the language requires."""
 
     def face(cls: type) -> dict[str, Any]:
         return {name: member for name, member in vars(cls).items() if not name.startswith("_")}
@@ -48,7 +48,7 @@ def test_both_drivers_have_the_same_face() -> None:
         assert inspect.getdoc(ours[name]) == inspect.getdoc(theirs[name])
         signatures = inspect.signature(ours[name]), inspect.signature(theirs[name])
         assert signatures[0].parameters == signatures[1].parameters
-        assert signatures[0] == signatures[1] or name == "claim"  # it can be entered as well as awaited
+        assert signatures[0] == signatures[1] or name == "claim"  # `claim` can be entered as well as awaited
     assert (
         inspect.signature(bloomredis.BloomFilter).parameters.keys()
         == inspect.signature(BloomFilter).parameters.keys()
@@ -57,13 +57,13 @@ def test_both_drivers_have_the_same_face() -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    """Nothing public is without a docstring."""
+    """Every public name has a docstring."""
     for name, member in vars(bloomredis.BloomFilter).items():
         assert name.startswith("_") or inspect.getdoc(member)
 
 
 def test_concurrent_calls_share_round_trips(any_server: Server) -> None:
-    """1,000 adds at once are answered right with a handful of script calls."""
+    """1,000 concurrent adds get correct answers with a handful of script calls."""
 
     async def use(client: Any, f: BloomFilter) -> int:
         await f.reserve()
@@ -77,7 +77,7 @@ def test_concurrent_calls_share_round_trips(any_server: Server) -> None:
 
 
 def test_tasks_that_are_told_together_travel_together(any_server: Server) -> None:
-    """Of few tasks no batch leaves while another is under way: each call carries all of them."""
+    """With few tasks no batch is sent while another is in flight: each call carries all of them."""
 
     async def use(client: Any, f: BloomFilter) -> int:
         async def work(worker: int) -> None:
@@ -90,11 +90,11 @@ def test_tasks_that_are_told_together_travel_together(any_server: Server) -> Non
         calls: int = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
         return calls
 
-    assert with_filter(any_server, use) <= 1 + 5 + 1  # the first goes alone, and is one call behind
+    assert with_filter(any_server, use) <= 1 + 5 + 1  # the first is sent alone, and is one call behind
 
 
 def test_equal_items_are_answered_in_the_order_of_their_calls(any_server: Server) -> None:
-    """The first of many equal calls is told True, and a test behind an add finds the item."""
+    """The first of many equal calls gets True, and a test after an add finds the item."""
 
     async def use(_: Any, f: BloomFilter) -> None:
         for i in range(50):
@@ -105,7 +105,7 @@ def test_equal_items_are_answered_in_the_order_of_their_calls(any_server: Server
 
 
 def test_batches_share_round_trips_too(any_server: Server) -> None:
-    """Each caller gets its own answers, in the order of its own items."""
+    """Each caller of a shared batch gets its own answers, in the order of its items."""
 
     async def use(_: Any, f: BloomFilter) -> None:
         batches = [[f"{i}", f"{i}", f"{i + 1}", f"x{i}"] for i in range(0, 200, 2)]
@@ -117,7 +117,7 @@ def test_batches_share_round_trips_too(any_server: Server) -> None:
 
 
 def test_a_bad_item_fails_its_own_caller_alone(any_server: Server) -> None:
-    """The others of the same turn are answered."""
+    """A bad item fails its own caller; the other callers of the batch get their answers."""
 
     async def use(_: Any, f: BloomFilter) -> None:
         items: list[Any] = ["a", 1.5, "b", "\udcff", b"c", None]
@@ -129,7 +129,7 @@ def test_a_bad_item_fails_its_own_caller_alone(any_server: Server) -> None:
 
 
 def test_a_lost_filter_is_told_to_every_caller(any_server: Server) -> None:
-    """Each gets an error of its own."""
+    """Each caller gets its own error."""
 
     async def use(client: Any, f: BloomFilter) -> None:
         await f.reserve()
@@ -142,7 +142,7 @@ def test_a_lost_filter_is_told_to_every_caller(any_server: Server) -> None:
 
 
 def test_cancelled_callers_disturb_nobody(any_server: Server) -> None:
-    """With tasks cancelled at random no item has two winners, and every other caller is answered."""
+    """With tasks cancelled at random no item has two winners, and every other caller gets an answer."""
 
     async def use(_: Any, f: BloomFilter) -> None:
         dice = random.Random(5)
@@ -163,7 +163,7 @@ def test_cancelled_callers_disturb_nobody(any_server: Server) -> None:
 
 
 def test_a_queue_of_cancelled_callers_is_no_obstacle(any_server: Server) -> None:
-    """Those behind a whole batch of cancelled calls are answered."""
+    """Callers queued behind a whole batch of cancelled calls get their answers."""
 
     async def use(_: Any, f: BloomFilter) -> None:
         await f.reserve()
@@ -178,7 +178,7 @@ def test_a_queue_of_cancelled_callers_is_no_obstacle(any_server: Server) -> None
 
 
 def test_a_cancelled_lone_call_may_be_made_again(any_server: Server) -> None:
-    """Cancelled while it was under way, an item is still new for the one who asks again."""
+    """A retry after a cancellation in flight still reports the item as new."""
 
     async def use(client: Any, f: BloomFilter) -> None:
         await f.add("warm")
@@ -197,7 +197,7 @@ def test_a_cancelled_lone_call_may_be_made_again(any_server: Server) -> None:
 
 
 def test_without_coalesce_every_call_goes_alone(any_server: Server) -> None:
-    """coalesce=False turns the sharing off."""
+    """With coalesce=False every call is sent alone."""
 
     async def use(client: Any, f: BloomFilter) -> None:
         await f.reserve()
@@ -210,7 +210,7 @@ def test_without_coalesce_every_call_goes_alone(any_server: Server) -> None:
 
 @sized("tasks", make_test=10_000, make_test_all=100_000)
 def test_waiting_calls_are_small(any_server: Server, tasks: int) -> None:
-    """Tasks that wait in add() take less than 1.5 KB each, and all are answered."""
+    """Tasks that wait in add() take less than 1.5 KB each, and all get their answers."""
 
     async def use(_: Any, f: BloomFilter) -> None:
         await f.reserve()
@@ -227,7 +227,7 @@ def test_waiting_calls_are_small(any_server: Server, tasks: int) -> None:
 
 
 def test_a_dead_server_fails_every_caller(servers: Callable[[str], Server], any_server: Server) -> None:
-    """Within the client's own time-out, with an error that has a token for each."""
+    """Every caller gets an error with its own token, within the client's timeout."""
 
     async def use(server: Server) -> None:
         async with redis.asyncio.Redis(
@@ -249,7 +249,7 @@ _NO_BACKOFF = redis.backoff.NoBackoff()
 
 
 def test_dedupe_takes_any_iterable(any_server: Server) -> None:
-    """Iterables and async iterables alike, in order."""
+    """`dedupe` takes iterables and async iterables, and keeps their order."""
 
     async def stream() -> AsyncIterator[int]:
         for i in range(2500):
@@ -264,7 +264,7 @@ def test_dedupe_takes_any_iterable(any_server: Server) -> None:
 
 
 def test_a_second_event_loop_is_told_what_to_do(any_server: Server) -> None:
-    """While the first loop is open the filter belongs to it."""
+    """While the first loop is open the filter belongs to it, and the error in the second says what to do."""
     client = redis.asyncio.Redis(unix_socket_path=any_server.socket)
     f = BloomFilter(client, "loops", capacity=100, error_rate=0.01)
     first = asyncio.new_event_loop()
@@ -282,7 +282,7 @@ def test_a_second_event_loop_is_told_what_to_do(any_server: Server) -> None:
 
 
 def test_one_loop_after_the_other(any_server: Server) -> None:
-    """A filter whose client was closed with its loop goes on in the next."""
+    """A filter whose client was closed with its loop works in the next loop."""
     client = redis.asyncio.Redis(unix_socket_path=any_server.socket)
     f = BloomFilter(client, "loops-in-turn", capacity=100, error_rate=0.01)
 
@@ -294,7 +294,7 @@ def test_one_loop_after_the_other(any_server: Server) -> None:
 
 
 def test_valkeys_asyncio_client(any_server: Server) -> None:
-    """The valkey package's asyncio client does as well."""
+    """The asyncio client of the valkey package works too."""
 
     async def main() -> list[bool]:
         client = valkey.asyncio.Valkey(unix_socket_path=any_server.socket)
@@ -308,7 +308,7 @@ def test_valkeys_asyncio_client(any_server: Server) -> None:
 
 
 def test_fakeredis() -> None:
-    """A client of fakeredis does as well, alone and in a pipeline, also after SCRIPT FLUSH."""
+    """A fakeredis client works, alone and in a pipeline, also after SCRIPT FLUSH."""
 
     async def main() -> list[Any]:
         async with fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer()) as client:
@@ -324,9 +324,9 @@ def test_fakeredis() -> None:
 
 
 def test_a_sync_client_is_refused() -> None:
-    """The message says which class takes it."""
+    """The message names the class that takes the client."""
     with pytest.raises(TypeError, match=r"bloomredis\.BloomFilter"):
-        BloomFilter(redis.Redis(), "f")  # type: ignore[arg-type]  # the point
+        BloomFilter(redis.Redis(), "f")  # type: ignore[arg-type]  # tested on purpose
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -335,7 +335,7 @@ def test_a_cancellation_that_the_client_loses(
     monkeypatch: pytest.MonkeyPatch,
     many: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """As `asyncio.wait_for` of Python 3.11 may, with which redis-py sends: no answer is lost with it."""
+    """No answer is lost if the client swallows a cancellation, as `wait_for` of Python 3.11 may do."""
 
     async def check() -> tuple[bool, bool]:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
@@ -367,7 +367,7 @@ def test_a_cancellation_that_the_client_loses(
 
 
 def test_clients_of_both_halves() -> None:
-    """Several clients of a filter are all of one half."""
+    """The clients of one filter are all synchronous or all asyncio."""
     both: list[Any] = [redis.Redis(), redis.asyncio.Redis()]
     for half in (bloomredis, bloomredis.asyncio):
         for clients in (both, both[::-1]):

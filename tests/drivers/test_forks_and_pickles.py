@@ -31,7 +31,7 @@ def _add_in_child(f: BloomFilter, items: Sequence[str], told: Any) -> None:
 
 @for_each("coalesce", [True, False])
 def test_a_forked_child_uses_the_filter(any_server: Server, coalesce: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Parent and children that inherited the filter have one winner an item."""
+    """A parent and children that inherited its filter have one winner for each item."""
     with any_server.client() as client:
         client.delete("seen")
         f = make(client, coalesce=coalesce)
@@ -52,7 +52,7 @@ def test_a_forked_child_uses_the_filter(any_server: Server, coalesce: bool) -> N
 def test_a_child_that_leaves_a_block_ends_no_claim(
     any_server: Server, error: type[BaseException] | None
 ) -> None:
-    """The claim that its parent made and entered stays the parent's, however the child leaves."""
+    """A claim that the parent made and entered stays the parent's, however the child leaves the block."""
     with any_server.client() as client:
         f, other = make(client), make(client)
         with f.claim("a", renew=True) as claim:
@@ -63,7 +63,7 @@ def test_a_child_that_leaves_a_block_ends_no_claim(
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_may_end_a_claim_that_it_was_given(any_server: Server) -> None:
-    """A block that it enters itself, or a call of its own, acts on the claim."""
+    """A claim can be ended by a child that enters its block or calls its methods."""
     with any_server.client() as client:
         f = make(client)
         claim = f.claim("a")
@@ -79,14 +79,14 @@ def test_a_child_may_end_a_claim_that_it_was_given(any_server: Server) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_answers_that_nobody_asked_for_stay_with_the_parent(any_server: Server) -> None:
-    """A child that leaves a copied `dedupe` is not given as new what its parent goes on to be given."""
+    """A child that leaves a copied `dedupe` does not yield items that the parent will still yield."""
     with any_server.client() as client:
         f = make(client)
         new = f.dedupe(["a", "b", "c"])
         assert next(new) == "a"
 
         def leaves() -> list[bool]:
-            new.close()  # type: ignore[attr-defined]  # a generator
+            new.close()  # type: ignore[attr-defined]  # close() of a generator
             return f.add_many(["b", "c"])
 
         assert Child(leaves).result() == [False, False]
@@ -95,10 +95,10 @@ def test_answers_that_nobody_asked_for_stay_with_the_parent(any_server: Server) 
 
 @for_each("cls", [BloomFilter, bloomredis.asyncio.BloomFilter])
 def test_a_filter_pickles_without_its_client(any_server: Server, cls: Any) -> None:
-    """The copy says that it needs a client, and works with one."""
+    """The copy reports that it needs a client, and works with one."""
     module = redis if cls is BloomFilter else redis.asyncio
     f = cls(module.Redis(unix_socket_path=any_server.socket), "pickled", capacity=100, error_rate=0.01)
-    copy = pickle.loads(pickle.dumps(f))  # noqa: S301 - its own bytes
+    copy = pickle.loads(pickle.dumps(f))  # noqa: S301 - its own pickle
     with any_server.client() as client:
         if cls is BloomFilter:
             with pytest.raises(RuntimeError, match="with_client"):
@@ -110,11 +110,11 @@ def test_a_filter_pickles_without_its_client(any_server: Server, cls: Any) -> No
 
 
 def test_a_pickled_filter_still_notices_a_loss(any_server: Server) -> None:
-    """Its knowledge of the stored filter goes along."""
+    """A pickle contains the identity of the stored filter, so its copy detects a loss."""
     with any_server.client() as client:
         f = make(client)
         f.add("a")
-        copy = pickle.loads(pickle.dumps(f)).with_client(client)  # noqa: S301 - its own bytes
+        copy = pickle.loads(pickle.dumps(f)).with_client(client)  # noqa: S301 - its own pickle
         client.delete("seen")
         with pytest.raises(FilterLostError):
             copy.add("a")

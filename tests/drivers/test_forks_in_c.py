@@ -1,4 +1,4 @@
-"""Children that are forked in C, which Python's hooks do not see, and clones of a process."""
+"""Children that are forked in C, without Python's hooks, and clones of a process."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SHAPE: Final[dict[str, Any]] = {"capacity": 10_000, "error_rate": 1e-9}
 
 
 def fork() -> int:
-    """Fork as a program in C does, which keeps the interpreter's lock.
+    """Fork as a C program does, while holding the interpreter's lock.
 
-    No other thread may be asking for the lock: in the child that thread would never come to take it.
+    No other thread may wait for the lock at that time: it would not exist in the child to take it.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(PATIENCE)
-    time.sleep(2 * interval)  # who asked for it before has had it
+    time.sleep(2 * interval)  # a thread that waited for the lock has got it by now
     try:
         return int(ctypes.PyDLL(None).fork())
     finally:
@@ -45,13 +45,13 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def clones(client: redis.Redis, *calls: Callable[[], Any]) -> list[Any]:
-    """Return the outcome of each call, one after the other in a clone of this process with its id."""
+    """Return the outcomes of these calls, each run in a clone of this process with the same id."""
     pool = client.connection_pool
     pool.disconnect()
 
     def clone(call: Callable[[], Any]) -> Any:
         vars(forks)["_mark"][0] = 1
-        pool.reset()  # each has connections of its own
+        pool.reset()  # each clone has its own connections
         return outcome(call)
 
     return [Child(lambda call=call: clone(call), fork).result() for call in calls]  # type: ignore[misc]
@@ -84,7 +84,7 @@ def test_each_item_has_one_winner(
     work: Callable[[Any], list[str]],
     coalesce: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """Among the parent and its children, over connections of their own."""
+    """Parent and children, each with its own connections, have one winner for each item."""
     with any_server.client() as client:
         client.flushall()
         f = BloomFilter[str](client, "seen", coalesce=coalesce, **SHAPE)
@@ -97,7 +97,7 @@ def test_each_item_has_one_winner(
 
 
 def test_a_system_that_clears_no_memory(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There the process's id is asked for: each item has one winner too."""
+    """Where fork does not clear memory, the process id is compared, and each item has one winner too."""
     mark = forks.MarkByProcess()
     assert not mark[0]
     mark[0] = 1
@@ -113,7 +113,7 @@ def test_a_system_that_clears_no_memory(any_server: Server, monkeypatch: pytest.
 
 
 def test_a_child_holds_no_claim_of_its_parent(any_client: redis.Redis) -> None:
-    """It is told that another has the item, and what a call of the parent is owed is not the child's."""
+    """A child gets "busy" for its parent's claim, and none of the parent's pending answers."""
     f = BloomFilter[str](any_client, "seen", **SHAPE)
     with f.claim("a") as claim:
         assert Child(lambda: f.claim("a").state, fork).result() == "busy"
@@ -127,7 +127,7 @@ class TestClones:
     """Two clones make the same call: one execution never answers both."""
 
     def filter_of(self, client: redis.Redis, kind: Any = BloomFilter, *, is_warm: bool) -> Any:
-        """Return a filter, which has been in use if it is warm."""
+        """Return a filter, used before if it is warm."""
         f = kind(client, "seen", **SHAPE)
         f.reserve()
         if is_warm:
@@ -136,7 +136,7 @@ class TestClones:
 
     @pytest.mark.parametrize("many", [False, True])
     def test_an_add(self, any_client: redis.Redis, *, is_warm: bool, many: bool) -> None:
-        """The second is told that nobody knows any more, or that the item is there; later calls are sure."""
+        """The second clone gets False or an unknown outcome, never True; its later calls are certain."""
         f = self.filter_of(any_client, is_warm=is_warm)
 
         def add(*, item: str) -> Any:
@@ -153,7 +153,7 @@ class TestClones:
         assert second[1:] == (yes, no)
 
     def test_an_error_of_an_add_is_final(self, any_client: redis.Redis, *, is_warm: bool) -> None:
-        """Its token and its item have the same error again."""
+        """A retry by token or item raises the same error."""
         f = self.filter_of(any_client, is_warm=is_warm)
 
         def add() -> Any:
@@ -169,7 +169,7 @@ class TestClones:
         assert told == [(True, True)] * 3
 
     def test_a_removal(self, any_client: redis.Redis, *, is_warm: bool) -> None:
-        """Both take one away."""
+        """Both removals take effect."""
         f = self.filter_of(any_client, CountingBloomFilter, is_warm=is_warm)
         for _ in range(3):
             f.add("x")
@@ -177,7 +177,7 @@ class TestClones:
         assert [f.remove("x"), f.remove("x")] == [True, False]
 
     def test_a_queued_add(self, any_client: redis.Redis, *, is_warm: bool) -> None:
-        """One that was queued in each."""
+        """A call queued by both clones never answers both."""
         f = self.filter_of(any_client, is_warm=is_warm)
 
         def add() -> Any:
@@ -188,7 +188,7 @@ class TestClones:
         assert clones(any_client, add, add) == [[True], [False]]
 
     def test_a_commit(self, any_client: redis.Redis, *, is_warm: bool) -> None:
-        """Of a claim that both have: the second is told that the item is done already."""
+        """Both clones have the claim; the second is told that the item is done."""
         f = self.filter_of(any_client, is_warm=is_warm)
         claim = f.claim("x")
 
@@ -200,7 +200,7 @@ class TestClones:
         assert clones(any_client, claim.commit, commit) == [None, "lost"]
 
     def test_commits_of_their_own(self, any_client: redis.Redis, *, is_warm: bool) -> None:
-        """No error reaches a caller because the other one has used the lane."""
+        """No caller gets an error because the other clone used the session."""
         f = self.filter_of(any_client, is_warm=is_warm)
         assert clones(any_client, *(lambda item=item: f.claim(item).commit() for item in "ab")) == [
             None,
@@ -209,7 +209,7 @@ class TestClones:
         assert f.contains_many(["a", "b"]) == [True, True]
 
     def test_a_deletion(self, any_client: redis.Redis, *, is_warm: bool) -> None:
-        """Of what the other has made anew: both delete."""
+        """Each clone recreates the filter and deletes it."""
         f = self.filter_of(any_client, is_warm=is_warm)
 
         def delete() -> tuple[bool, int]:
@@ -219,7 +219,7 @@ class TestClones:
         assert clones(any_client, delete, delete) == [(True, 0), (True, 0)]
 
     def test_a_load(self, any_client: redis.Redis, *, is_warm: bool) -> None:
-        """Both are counted."""
+        """Both loads are counted."""
         f = self.filter_of(any_client, is_warm=is_warm)
         before = f.info().count
         assert clones(any_client, *(lambda n=n: f.load([f"{n}.{i}" for i in range(50)]) for n in (1, 2))) == [

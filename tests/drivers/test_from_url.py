@@ -1,4 +1,4 @@
-"""Filters made with a URL: they connect when they are used, and pickle with the URL."""
+"""Filters made with a URL: they connect on first use, and pickle with the URL."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pickled(f: Any) -> Any:
 
 @each_class
 def test_every_class_takes_a_url_and_pickles_with_it(any_server: Server, half: Any, kind: str) -> None:
-    """Before and after it connected; the copies have the same filter."""
+    """Pickled before or after it connected, a filter's copy uses the same stored filter."""
     f = make(half, kind, any_server.url)
     assert added(half, pickled(f), f) == [True, False]
     assert added(half, pickled(f), pickled(pickled(f))) == [False, False]
@@ -70,7 +70,7 @@ def test_every_class_takes_a_url_and_pickles_with_it(any_server: Server, half: A
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("url", ["memory://", "embedded://", "embedded://{}"])
 def test_servers_of_this_process_have_urls(half: Any, url: str, tmp_path: Path) -> None:
-    """A filter in memory or on an embedded server, and its copies, see the same one."""
+    """A filter in memory or on an embedded server shares its data with its copies."""
     f = make(half, "BloomFilter", url.format(tmp_path))
     other = pickled(f)
     assert added(half, f, other, pickled(f), copy.copy(f), copy.deepcopy(f)) == [True, *[False] * 4]
@@ -81,7 +81,7 @@ def _add(f: Any, told: Any) -> None:
 
 
 def test_a_spawned_process_connects_by_itself(any_server: Server) -> None:
-    """A filter may be an argument of a process."""
+    """A filter can be an argument of a spawned process."""
     f = make(bloomredis, "BloomFilter", any_server.url)
     assert f.add("a")
     spawn = multiprocessing.get_context("spawn")
@@ -101,7 +101,7 @@ def _refused(f: Any, told: Any) -> None:
 
 @for_each("url", ["memory://", "embedded://"])
 def test_a_private_server_is_that_of_its_process(url: str) -> None:
-    """Another process is told so, instead of getting an empty server of its own."""
+    """In another process the copy raises an error, instead of using a new empty server."""
     f = make(bloomredis, "BloomFilter", url)
     spawn = multiprocessing.get_context("spawn")
     told = spawn.Queue()
@@ -112,7 +112,7 @@ def test_a_private_server_is_that_of_its_process(url: str) -> None:
 
 
 def test_threads_connect_once() -> None:
-    """All that use a new filter at once have the same client."""
+    """Threads that use a new filter at the same time share one client."""
     f = make(bloomredis, "BloomFilter", "memory://")
     clients: list[Any] = []
     threads = [threading.Thread(target=lambda: clients.append(f._client)) for _ in range(8)]
@@ -138,7 +138,7 @@ def test_threads_connect_once() -> None:
     ],
 )
 def test_a_bad_url_is_named_at_once(half: Any, kind: str, url: Any, error: type[Exception]) -> None:
-    """By the constructor, without I/O and without the password."""
+    """The constructor refuses a bad URL without I/O, and without showing the password."""
     with pytest.raises(error) as caught:
         make(half, kind, url)
     assert "secret" not in str(caught.value).replace("embedded:///secret", "")
@@ -147,7 +147,7 @@ def test_a_bad_url_is_named_at_once(half: Any, kind: str, url: Any, error: type[
 @each_class
 @pytest.mark.parametrize("url", ["redis://localhost:1", "redis+cluster://localhost:1", "unix:///nowhere"])
 def test_no_server_is_a_failed_connection(half: Any, kind: str, url: str) -> None:
-    """Making the filter does no I/O; its first call says that no server is there."""
+    """Making the filter does no I/O; its first call raises an error that no server answers."""
     f = make(half, kind, url)
     with pytest.raises(ConnectionFailedError) as caught:
         added(half, f)
@@ -155,7 +155,7 @@ def test_no_server_is_a_failed_connection(half: Any, kind: str, url: str) -> Non
 
 
 def test_a_list_of_urls_is_one_of_servers(any_server: Server) -> None:
-    """Of a sharded filter, and of a layout of another system on several servers."""
+    """A list of URLs gives several servers to a sharded filter, or to another system's layout."""
     f = make(bloomredis, "ShardedBloomFilter", [any_server.url, "memory://"])
     assert f.add_many(range(100)) == [True] * 100
     assert pickled(f).contains_many(range(100)) == [True] * 100
@@ -164,7 +164,7 @@ def test_a_list_of_urls_is_one_of_servers(any_server: Server) -> None:
 
 
 def test_closing_leaves_a_given_client_alone(any_server: Server) -> None:
-    """Only a client that the filter made is closed, and a closed one connects again."""
+    """`close` closes only a client that the filter made; the filter then connects again."""
     with any_server.client() as client:
         f = BloomFilter(client, "given", capacity=10, error_rate=0.1)
         f.add("a")
@@ -180,17 +180,22 @@ def test_closing_leaves_a_given_client_alone(any_server: Server) -> None:
 
 @for_each("half", HALVES)
 def test_a_repr_shows_the_parameters(half: Any) -> None:
-    """Of every class, without I/O, and never the URL."""
+    """The repr of every class shows the parameters, without I/O and without the URL."""
     shown = {kind: repr(make(half, kind, "redis://:secret@localhost:1")) for kind in KINDS}
     rest = "'seen', capacity=1000, error_rate=0.01, layout="
+    own = {
+        "ScalingBloomFilter": ", expansion=2, tightening_ratio=0.5",
+        "RotatingBloomFilter": ", window=60.0, slices=4",
+    }
+    classic = ("BloomFilter", "CountingBloomFilter")
     assert shown == {
-        kind: f"{kind}({rest}'{'classic' if kind in ('BloomFilter', 'CountingBloomFilter') else 'blocked'}')"
+        kind: f"{kind}({rest}'{'classic' if kind in classic else 'blocked'}'{own.get(kind, '')})"
         for kind in KINDS
     }
 
 
 def test_a_repr_shows_what_was_found(any_server: Server) -> None:
-    """An opened filter has the stored parameters, another system's bitmap those of its layout."""
+    """The repr of an opened filter shows the stored parameters, or the layout's for another system."""
     with any_server.client() as client:
         for kind, options in KINDS.items():
             name, cls = f"r-{kind}", getattr(bloomredis, kind)

@@ -26,7 +26,7 @@ def make(client: Any, **options: Any) -> BloomFilter:
 
 
 def test_coalescing_threads_have_one_winner_an_item(any_client: redis.Redis) -> None:
-    """Threads that carry each other's calls race as fairly as others."""
+    """Threads that send each other's calls race as fairly as other threads."""
     f = make(any_client, coalesce=True)
     told = race_threads(lambda _: [f.add(item) for item in ITEMS], 16)
     assert winners(told, ITEMS) == {1: len(ITEMS)}
@@ -34,7 +34,7 @@ def test_coalescing_threads_have_one_winner_an_item(any_client: redis.Redis) -> 
 
 
 def test_coalescing_threads_share_round_trips(server: Server) -> None:
-    """Fewer script calls than adds, and batches among them."""
+    """There are fewer script calls than adds, and some calls are batches."""
     with server.client() as client:
         f = make(client, coalesce=True)
         f.reserve()
@@ -47,14 +47,14 @@ def test_coalescing_threads_share_round_trips(server: Server) -> None:
 
 
 def test_coalescing_threads_get_their_own_errors(any_client: redis.Redis) -> None:
-    """A bad item fails alone; a lost filter fails all, each with its own error."""
+    """A bad item fails alone; a lost filter fails all callers, each with its own error."""
     f = make(any_client, coalesce=True)
     f.reserve()
 
     def add(worker: int) -> list[bool]:
         if worker == 0:
             with pytest.raises(TypeError):
-                f.add(1.5)  # type: ignore[arg-type]  # that is the point
+                f.add(1.5)  # type: ignore[arg-type]  # tested on purpose
             return [True]
         return [f.add(f"{worker}")]
 
@@ -107,7 +107,7 @@ print("all ended")
 
 
 def test_ctrl_c_in_one_thread_leaves_no_other_waiting(any_server: Server) -> None:
-    """A thread that is interrupted in add() lets those that rely on it go on."""
+    """If a thread is interrupted in add(), the threads that wait for its call go on."""
     done = subprocess.run(
         [sys.executable, "-c", _INTERRUPTED, any_server.socket],
         capture_output=True,
@@ -120,14 +120,14 @@ def test_ctrl_c_in_one_thread_leaves_no_other_waiting(any_server: Server) -> Non
 
 @for_each("pair", [("a", b"a"), (b"5", 5), ("5", 5), ("\xe9", "\xe9".encode())])
 def test_equal_items_of_other_types_are_equal(pair: tuple[Any, Any]) -> None:
-    """Calls with equal items never share the time under way, so their order is that of their answers."""
+    """Calls with equal items are never in flight together, so their answers come in their order."""
     codec = make(redis.Redis())._operations.codec
     first, second = map(codec.encode_for_batch, pair)
     assert (type(first), first) == (type(second), second)
 
 
 def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
-    """What it leaves is not taken for an equal call of the loop that came after."""
+    """A late reply of a closed loop does not affect an equal call of the next loop."""
 
     async def nobody(*_: Any) -> list[bool]:
         raise AssertionError
@@ -150,7 +150,7 @@ def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
     def waiting(over: asyncio.Future[bool]) -> Any:
         return asyncio.wait_for(over, None)
 
-    made: Any = tasks.Tasks  # of coroutines, over no client
+    made: Any = tasks.Tasks  # made without a client
     shared = made("seen", None, nobody, lambda _, call: call)
     old = asyncio.new_event_loop()
     left = old.run_until_complete(begun(old.create_future()))
@@ -160,17 +160,17 @@ def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
 
 
 def test_an_answer_that_a_closed_loop_left_is_kept(any_server: Server) -> None:
-    """The task that it was for had not run again when its loop was closed."""
+    """An answer is kept if its loop is closed before the waiting task runs again."""
     client = redis.asyncio.Redis(unix_socket_path=any_server.socket)
     f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=1000, error_rate=1e-9)
     shared = f._adds
 
     async def leave() -> Any:
         await f.add("warm")
-        shared._queue.under_way.append({"another"})
+        shared._queue.in_flight.append({"another"})
         call = f.add("a")
         future = call.send(None)
-        shared._queue.under_way.clear()
+        shared._queue.in_flight.clear()
         await asyncio.wait([future])
         await client.aclose()
         return call

@@ -1,8 +1,9 @@
-"""Script calls over kept connections: nothing else can tell the difference."""
+"""Script calls over connections taken directly from the pool: no user of redis-py can notice it."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import os
@@ -11,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,16 @@ FACTS = {
     "asyncio closed": True,
     "asyncio cancelled": [False, True],
 }
-"""What `tests.support.kept_calls` has to see with every version of the clients."""
+"""The observations that `tests.support.kept_calls` must make with every version of the clients."""
 
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Collect a pool that an interrupt left locked, here in the thread that holds the lock."""
+    yield
+    gc.collect()
 
 
 def make(client: Any, **options: Any) -> BloomFilter:
@@ -68,14 +76,14 @@ def connections(client: redis.Redis) -> int:
 
 @pytest.fixture
 def own(any_server: Server) -> Any:
-    """A client that sends nothing again, on an empty server."""
+    """A client without retries, on an empty server."""
     with any_server.client(retry=Retry(NoBackoff(), 0)) as made:
         made.flushall()
         yield made
 
 
 def installed(version: str) -> Path:
-    """Return where a version of the clients is."""
+    """Return the folder where a version of the clients is installed."""
     if not (CLIENTS / version).exists():
         reason = f"{CLIENTS} has no {version}: `make test` installs it"
         (pytest.fail if os.environ.get("BLOOMREDIS_CLIENTS") == "required" else pytest.skip)(reason)
@@ -83,7 +91,7 @@ def installed(version: str) -> Path:
 
 
 def seen(server: Server, *path: Path, package: str = "redis") -> tuple[dict[str, Any], list[str]]:
-    """Return what a program sees with the clients on a path, and what was logged."""
+    """Return a program's observations with the clients on a path, and its log."""
     ran = subprocess.run(
         [sys.executable, "-m", "tests.support.kept_calls", package, server.socket],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
@@ -98,23 +106,23 @@ def seen(server: Server, *path: Path, package: str = "redis") -> tuple[dict[str,
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_of_the_clients(any_server: Server, version: str) -> None:
-    """What the package does not do around a call is not missed; and the calls do skip the pool.
+    """With every version of the clients nothing is missed, and most calls bypass the client's methods.
 
-    A version whose inside is not as expected would be used the plain way, and slowly.
+    A version whose internals differ would work too, but slowly.
     """
     path = [installed(version)] if version.startswith("redis-") else []
     found, logged = seen(any_server, *path, package="valkey" if version == "valkey" else "redis")
     assert {fact: found[fact] for fact in FACTS} == FACTS
     assert not logged
     for name in ("kept", "asyncio kept"):
-        assert found[name] < 8  # of 20 or 30; a look at the count once a second goes the long way
+        assert found[name] < 8  # of 20 or 30; one call a second checks the capacity by the longer path
 
 
 @for_each("names", [["available_connections", "in_use_connections"], ["sock", "parser", "writer"]])
 def test_a_version_whose_private_names_are_others(
     any_server: Server, tmp_path: Path, names: list[str]
 ) -> None:
-    """Those of the pool, or of its connections: the pool's public methods serve, as one log line says."""
+    """If private names of pools or connections differ, public methods are used, and one log line says so."""
     copy = tmp_path / "-".join(names)
     shutil.copytree(Path(redis.__file__).parent, copy / "redis", ignore=shutil.ignore_patterns("__pycache__"))
     private = re.compile(rf"\b_({'|'.join(names)})\b")
@@ -129,14 +137,14 @@ def test_a_version_whose_private_names_are_others(
 
 
 class Overriding(redis.Redis):
-    """A client with an `execute_command` of its own."""
+    """A client that overrides `execute_command`."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]  # redis-py's
 
 
 class OwnConnection(redis.Connection):
-    """A connection class of a user's."""
+    """A user's own connection class."""
 
 
 def _patched() -> redis.Redis:
@@ -162,6 +170,10 @@ PLAIN: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: redis.Redis(connection_pool=redis.ConnectionPool(connection_class=OwnConnection)),
         "OwnConnection",
     ),
+    "a command packer": (
+        lambda: redis.Redis(connection_pool=redis.ConnectionPool(command_packer=object())),
+        "packs commands in a way of its own",
+    ),
     "fakeredis": (fakeredis.FakeRedis, "FakeRedisConnection"),
     "asyncio's blocking pool": (
         lambda: redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool()),
@@ -176,14 +188,14 @@ def class_for(client: Any) -> Any:
 
 @for_each("name", PLAIN)
 def test_other_clients_are_used_as_they_are(name: str) -> None:
-    """Where something could tell the difference, calls go through the client's own methods."""
+    """If something could notice the difference, calls use the client's own methods."""
     client = PLAIN[name][0]()
-    assert class_for(client)(client, "kept", capacity=100, error_rate=0.01)._link is client
+    assert class_for(client)(client, "kept", capacity=100, error_rate=0.01)._transport is client
 
 
 @for_each("name", PLAIN)
 def test_a_connection_that_cannot_be_kept(name: str) -> None:
-    """keep_connection=True raises, and says why."""
+    """With keep_connection=True such a client raises an error that says why."""
     made, reason = PLAIN[name]
     client = made()
     with pytest.raises(ValueError, match=f"keep_connection=True is not possible: .*({reason})"):
@@ -191,38 +203,38 @@ def test_a_connection_that_cannot_be_kept(name: str) -> None:
 
 
 def test_single_connection_clients(own: redis.Redis, any_server: Server) -> None:
-    """They have their one connection, and nothing to take from a pool."""
+    """A single-connection client uses its one connection and no pool."""
     with any_server.client(single_connection_client=True) as single:
         f = make(single)
-        assert (f._link, f.add("a"), f.add("a")) == (single, True, False)
+        assert (f._transport, f.add("a"), f.add("a")) == (single, True, False)
 
 
 def test_keeping_can_be_switched_off(own: redis.Redis) -> None:
-    """keep_connection=False is the client's own way."""
+    """With keep_connection=False calls use the client's own methods."""
     f = make(own, keep_connection=False)
-    assert (f._link, f.add("a")) == (own, True)
+    assert (f._transport, f.add("a")) == (own, True)
 
 
 def test_plain_clients_are_kept_without_asking(own: redis.Redis) -> None:
-    """The default, for both kinds of clients."""
+    """Plain clients of both kinds bypass the overhead by default."""
     twin = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(), "kept", capacity=1, error_rate=0.1)
-    assert (type(make(own)._link), type(twin._link)) == (DirectClient, AsyncDirectClient)
+    assert (type(make(own)._transport), type(twin._transport)) == (DirectClient, AsyncDirectClient)
 
 
 def test_each_server_has_its_own(own: redis.Redis) -> None:
-    """Of several clients those are kept that can be."""
+    """With several clients each is decided by itself."""
     f = ShardedBloomFilter([own, Overriding()], "kept", capacity=100, error_rate=0.01)
-    assert [type(each) for each in f._link] == [DirectClient, Overriding]
+    assert [type(each) for each in f._transport] == [DirectClient, Overriding]
 
 
 class Cached(redis.connection.UnixDomainSocketConnection):
-    """A connection that a client with a cache takes, which asks for its host and port."""
+    """A caching client's connection, which is asked for its host and port."""
 
     host, port = "", 0
 
 
 def test_a_client_with_a_cache_of_its_own() -> None:
-    """Its cache, which is behind, answers nothing: what reads bits sees what others have just added."""
+    """Calls that read bits skip the client's own stale cache, and see the newest adds of others."""
     cache = pytest.importorskip("redis.cache", reason="an earlier redis-py has none").CacheConfig()
     with running(binaries()["redis-8"]) as server, server.client() as another:
         pool = redis.ConnectionPool(
@@ -242,14 +254,14 @@ def test_a_client_with_a_cache_of_its_own() -> None:
 
 
 def test_a_filter_that_must_keep_pickles(own: redis.Redis) -> None:
-    """Without a client nothing can be decided; with one it is."""
+    """Without a client the copy decides nothing; with a client it does."""
     copy = BloomFilter.__new__(BloomFilter)
     copy.__setstate__(make(own, keep_connection=True).__getstate__())
-    assert type(copy.with_client(own)._link) is DirectClient
+    assert type(copy.with_client(own)._transport) is DirectClient
 
 
 def test_a_wrapper_of_the_class_sees_calls(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instrumentation that comes after the filter was made misses nothing."""
+    """Instrumentation installed after the filter was made sees every call."""
     execute: Any = redis.Redis.execute_command
     f, seen = make(own), []
     f.add("a")
@@ -264,7 +276,7 @@ def test_a_wrapper_of_the_class_sees_calls(own: redis.Redis, monkeypatch: pytest
 
 
 def test_instrumented_connections_are_left_alone(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool that wraps what sends a command sees every command."""
+    """A tool that wraps the sending of commands sees every command."""
     kind: Any = redis.UnixDomainSocketConnection
     seen, send = [], kind.send_command
 
@@ -281,7 +293,7 @@ def test_instrumented_connections_are_left_alone(own: redis.Redis, monkeypatch: 
 
 
 class Posing:
-    """A wrapper that passes for the method that it wraps, as those of instrumentation do."""
+    """A wrapper whose class pretends to be that of the method, like wrapt's."""
 
     def __init__(self, method: Any) -> None:
         self._method = method
@@ -294,15 +306,15 @@ class Posing:
 
 
 def test_a_wrapper_that_poses_as_a_method_is_seen(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says that its class is the method's; calls go through it all the same."""
+    """Its __class__ is that of a method, yet calls go through the wrapper."""
     posing = Posing(redis.Redis.execute_command)
     assert isinstance(posing, type(redis.Redis.execute_command))
     monkeypatch.setattr(redis.Redis, "execute_command", posing)
-    assert not isinstance(BloomFilter(own, "seen", **SIZE)._link, DirectClient)
+    assert not isinstance(BloomFilter(own, "seen", **SIZE)._transport, DirectClient)
 
 
 def test_a_response_callback_is_called(own: redis.Redis) -> None:
-    """The caller's own for EVALSHA, set at any time."""
+    """A callback that the caller sets for EVALSHA is called, whenever it was set."""
     f, seen = make(own), []
     f.add("a")
 
@@ -315,14 +327,14 @@ def test_a_response_callback_is_called(own: redis.Redis) -> None:
 
 
 def test_metrics_of_the_package(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where redis-py measures calls, it makes them."""
+    """If redis-py measures calls, they use the client's own methods."""
     providers = pytest.importorskip("redis.observability.providers")
     f = make(own)
     f.add("a")
     instance = providers.ObservabilityInstance()
     monkeypatch.setattr(instance, "_provider_manager", object())
     monkeypatch.setattr(providers, "_observability_instance", instance)
-    assert f._link.take() is None
+    assert f._transport.take() is None
 
 
 @pytest.mark.parametrize(
@@ -330,7 +342,7 @@ def test_metrics_of_the_package(own: redis.Redis, monkeypatch: pytest.MonkeyPatc
     [{"decode_responses": True}, {"protocol": 3}, {"protocol": 2}, {"db": 1}, {"client_name": "me"}],
 )
 def test_options_of_the_client(any_server: Server, own: redis.Redis, options: dict[str, Any]) -> None:
-    """What a connection is set up with holds for calls."""
+    """The connection options of a client hold for direct calls."""
     with any_server.client(**options) as other:
         f = make(other, keep_connection=True)
         assert [f.add("a"), f.add_many(["a", "b"]), f.contains("b")] == [True, [False, True], True]
@@ -338,7 +350,7 @@ def test_options_of_the_client(any_server: Server, own: redis.Redis, options: di
 
 
 def test_over_tls(tmp_path: Path) -> None:
-    """A kept connection decrypts as any other: no call takes it for one with something to read."""
+    """A connection over TLS with nothing to read is not mistaken for one with data."""
     certificate = Certificate.made_in(tmp_path)
     with (
         with_tls(binaries()["valkey-9"], certificate) as (_, port),
@@ -348,14 +360,14 @@ def test_over_tls(tmp_path: Path) -> None:
         f.add("warm")
         before = connections(own)
         assert [f.add(i % 50) for i in range(100)] == [True] * 50 + [False] * 50
-        connection = f._link.take()
+        connection = f._transport.take()
         assert connection is not None
-        f._link.pool.release(connection)
+        f._transport.pool.release(connection)
         assert connections(own) == before
 
 
 def test_credentials_of_a_provider(any_server: Server, own: redis.Redis) -> None:
-    """A connection that the server has closed authenticates again."""
+    """A reconnection authenticates again through the credential provider."""
     own.acl_setuser("worker", enabled=True, passwords=["+secret"], commands=["+@all"], keys=["*"])
     provider = redis.UsernamePasswordCredentialProvider("worker", "secret")
     with any_server.client(credential_provider=provider, retry=Retry(NoBackoff(), 0)) as other:
@@ -366,20 +378,20 @@ def test_credentials_of_a_provider(any_server: Server, own: redis.Redis) -> None
 
 
 def test_health_checks(any_server: Server, own: redis.Redis) -> None:
-    """A connection that was idle for longer than the interval is asked first."""
+    """A connection idle for longer than the health check interval is checked first."""
     with any_server.client(health_check_interval=60) as other:
         f = make(other)
         f.add("a")
         own.config_resetstat()
-        connection = f._link.take()
+        connection = f._transport.take()
         connection.next_health_check = 0
-        f._link.pool.release(connection)
+        f._transport.pool.release(connection)
         f.add("b")
         assert own.info("commandstats")["cmdstat_ping"]["calls"] == 1
 
 
 def test_a_new_token_is_used_after_the_call(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that has to authenticate again goes to the pool, which does it."""
+    """A connection that must authenticate again returns to the pool, which does it."""
     f, released = make(own), []
     f.add("a")
     (connection,) = own.connection_pool._available_connections
@@ -395,7 +407,7 @@ def test_a_new_token_is_used_after_the_call(own: redis.Redis, monkeypatch: pytes
 
 
 def test_many_short_threads(own: redis.Redis) -> None:
-    """A thread that has ended holds nothing."""
+    """A thread that has ended keeps no connection."""
     f = make(own)
     f.add("warm")
     before = connections(own)
@@ -407,7 +419,7 @@ def test_many_short_threads(own: redis.Redis) -> None:
 
 
 def test_others_may_use_the_whole_pool(any_server: Server, own: redis.Redis) -> None:
-    """Threads that have used a filter leave every connection of a small pool to others."""
+    """After use, threads leave every connection of a small pool to other users."""
     with any_server.client(max_connections=4) as small:
         f = make(small, keep_connection=True)
         threads = [threading.Thread(target=f.update, args=(range(i, i + 50),)) for i in range(0, 200, 50)]
@@ -422,14 +434,14 @@ def test_others_may_use_the_whole_pool(any_server: Server, own: redis.Redis) -> 
 
 
 def test_closing_the_client_closes_all(any_server: Server, own: redis.Redis) -> None:
-    """The pool knows of every connection."""
+    """Closing the client closes every connection, since all belong to the pool."""
     before = connections(own)
     with any_server.client() as other:
         f = make(other)
         f.add("a")
         other.close()
         wait_until("it is closed", lambda: connections(own) == before)
-        assert f.contains("a")  # as any call of a client that was closed, over a connection of its own
+        assert f.contains("a")  # a closed client connects again, as for any call
 
 
 def test_nothing_is_left_to_be_warned_of(any_server: Server) -> None:
@@ -446,7 +458,7 @@ def test_nothing_is_left_to_be_warned_of(any_server: Server) -> None:
 
 
 def counted(proxy: Proxy, fate: Any) -> list[int]:
-    """Count the adds that a proxy sees."""
+    """Count the adds that a proxy passes on."""
     seen: list[int] = []
 
     def counting(exchange: Any) -> bool:
@@ -460,7 +472,7 @@ def counted(proxy: Proxy, fate: Any) -> list[int]:
 
 @pytest.mark.parametrize("retries", [0, 2])
 def test_the_client_decides_about_retries(own: redis.Redis, any_server: Server, retries: int) -> None:
-    """A call is sent as often as the client's policy says, the first attempt included."""
+    """A call is sent as often as the client's retry policy says, including the first attempt."""
     with proxied(any_server.socket) as proxy:
         f = make(proxy.client(retries=retries))
         f.add("warm")
@@ -471,7 +483,7 @@ def test_the_client_decides_about_retries(own: redis.Redis, any_server: Server, 
 
 
 def test_a_retry_answers_as_the_first_attempt(own: redis.Redis, any_server: Server) -> None:
-    """A reply that was lost on the kept connection comes on the next one."""
+    """After a lost reply the retry, over another connection, gets the same answer."""
     with proxied(any_server.socket) as proxy:
         f = make(proxy.client(retries=1))
         f.add("warm")
@@ -483,7 +495,7 @@ def test_a_retry_answers_as_the_first_attempt(own: redis.Redis, any_server: Serv
 def test_a_call_that_times_out_leaves_nothing_behind(
     own: redis.Redis, any_server: Server, fates: list[Any]
 ) -> None:
-    """Its connection is closed: a reply that is missing, or late, is nobody else's."""
+    """The connection is closed after a timeout, so a late reply reaches no other call."""
     with proxied(any_server.socket) as proxy:
         f = make(proxy.client(socket_timeout=0.2))
         f.add("warm")
@@ -497,7 +509,7 @@ def test_a_call_that_times_out_leaves_nothing_behind(
 def test_an_exception_before_the_reply_is_read(
     own: redis.Redis, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    """The connection is closed, whatever a signal handler raises, and the item is still answered."""
+    """If a signal handler raises before the reply, the connection is closed and the answer is kept."""
     f = make(own)
     f.add("warm")
     (connection,) = own.connection_pool._available_connections
@@ -509,10 +521,10 @@ def test_an_exception_before_the_reply_is_read(
 
 
 @pytest.mark.parametrize(
-    "where", [DirectClient.call, DirectClient.use, DirectClient.take, DirectClient._exchange_wire]
+    "where", [DirectClient.call, DirectClient.exchange, DirectClient.take, DirectClient.reply]
 )
 def test_an_exception_at_any_line_loses_no_connection(own: redis.Redis, where: Callable[..., Any]) -> None:
-    """Each goes back to the pool or is closed; none is counted as in use for ever, or is free twice."""
+    """After an exception at any line each connection is in the pool once or closed, never leaked."""
     f = make(own)
     f.add("warm")
     pool = own.connection_pool
@@ -535,7 +547,7 @@ def test_an_exception_at_any_line_loses_no_connection(own: redis.Redis, where: C
 
 
 def test_an_alarm_is_not_taken_for_a_closed_connection(own: redis.Redis) -> None:
-    """The TimeoutError of a signal handler is an error of the call, wherever it comes."""
+    """A TimeoutError that a signal handler raises is the call's error, wherever it is raised."""
     f = make(own)
     f.add("warm")
 
@@ -554,13 +566,13 @@ def test_an_alarm_is_not_taken_for_a_closed_connection(own: redis.Redis) -> None
 def test_a_connection_that_another_thread_closes(
     own: redis.Redis, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Looking at a socket that is gone by then means that the client opens it again."""
+    """If another thread closes the socket during the check, the client connects again."""
     f = make(own)
     f.add("warm")
     (connection,) = own.connection_pool._available_connections
     with monkeypatch.context() as patch:
         patch.setattr(connection._parser, "can_read", Mock(side_effect=error))
-        assert f._link.take() is None
+        assert f._transport.take() is None
     assert (f.add("a"), own.connection_pool._in_use_connections) == (True, set())
 
 
@@ -568,7 +580,7 @@ def test_a_connection_that_another_thread_closes(
 def test_a_connection_that_uvloop_has_closed(
     any_server: Server, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """It raises RuntimeError where asyncio's own loop writes to nobody: the client connects again."""
+    """On a closed connection uvloop raises RuntimeError, asyncio writes silently; the client reconnects."""
 
     async def main() -> None:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
@@ -591,7 +603,7 @@ def test_a_connection_that_uvloop_has_closed(
 def test_a_pool_that_fails_to_take_a_connection_back(
     any_server: Server, monkeypatch: pytest.MonkeyPatch, ending: type[BaseException]
 ) -> None:
-    """The error of the pool, or a cancellation, is what the caller gets; it is given back once."""
+    """The caller gets the pool's error or the cancellation; the connection is returned once."""
 
     async def check() -> None:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
@@ -626,7 +638,7 @@ def _raising(error: type[BaseException]) -> Callable[..., Any]:
 def test_an_exception_between_the_replies_of_a_pipeline(
     own: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are left are not read by another call."""
+    """No later call reads the remaining replies."""
     f = ShardedBloomFilter(own, "sharded", capacity=1000, error_rate=1e-9, shards=4)
     f.update(range(20))
     (connection,) = own.connection_pool._available_connections
@@ -643,7 +655,7 @@ def test_an_exception_between_the_replies_of_a_pipeline(
 
 
 def test_a_script_that_uses_the_client_meanwhile(own: redis.Redis, any_server: Server) -> None:
-    """A call within a call, as by a signal handler, has a connection of its own."""
+    """A call within a call, as from a signal handler, uses another connection."""
     with proxied(any_server.socket) as proxy:
         f = make(proxy.client(socket_timeout=60))
         f.add("warm")
@@ -659,7 +671,7 @@ def test_a_script_that_uses_the_client_meanwhile(own: redis.Redis, any_server: S
 
 
 def test_greenlets(any_server: Server, own: redis.Redis) -> None:
-    """Greenlets of one thread that call at the same time get their own answers, patched or not."""
+    """Concurrent greenlets of one thread get their own answers, with or without monkey-patching."""
     for patching in ("monkey.patch_all()", ""):
         program = (
             f"import gevent\nfrom gevent import monkey\n{patching}\n"

@@ -38,14 +38,14 @@ def events() -> Iterator[list[CallEvent]]:
 
 
 def numbers(events: list[CallEvent]) -> list[tuple[str, int, int | None]]:
-    """Return the verbs, items and new ones of events, and forget these."""
+    """Return the verbs, items and new items of events, and clear the events."""
     found = [(each.verb, each.items, each.new) for each in events]
     events.clear()
     return found
 
 
 def test_each_verb_has_its_numbers(bloom: Any, any_client: redis.Redis) -> None:
-    """How many items it was about, and how many of them were new."""
+    """An event has the number of items of its call, and how many of them were new."""
     events: list[CallEvent] = []
     f = bloom(any_client, "seen", observe=events.append, **SIZE)
     f.add("a")
@@ -72,7 +72,7 @@ def test_each_verb_has_its_numbers(bloom: Any, any_client: redis.Redis) -> None:
 
 
 def test_claims_have_theirs(bloom: Any, any_client: redis.Redis) -> None:
-    """Those of a filter and those of a claim; new are those that were claimed."""
+    """Calls of a filter about claims and calls of a claim have events; "new" counts the claimed items."""
     events: list[CallEvent] = []
     f = bloom(any_client, "seen", observe=events.append, **SIZE)
     claim = f.claim("a")
@@ -87,7 +87,7 @@ def test_claims_have_theirs(bloom: Any, any_client: redis.Redis) -> None:
 
 
 def test_an_event_says_who_was_called(any_client: redis.Redis) -> None:
-    """The filter, its class, the time, one round trip, and that all went well; it cannot be changed."""
+    """An event has the filter, its class, the time, one round trip and success; it is immutable."""
     events: list[CallEvent] = []
     f = BloomFilter(any_client, "seen", observe=events.append, **SIZE)
     f.add("warm")
@@ -96,13 +96,13 @@ def test_an_event_says_who_was_called(any_client: redis.Redis) -> None:
     assert (event.filter, event.kind, event.verb) == ("seen", "BloomFilter", "add")
     assert (event.round_trips, event.resends, event.outcome) == (1, 0, "ok")
     assert 0 < event.seconds < 60
-    assert events[0].round_trips > 1  # which has opened the filter
+    assert events[0].round_trips > 1  # more than one, since it opened the filter
     with pytest.raises(AttributeError):
-        event.items = 2  # type: ignore[misc]  # that is what is tried
+        event.items = 2  # type: ignore[misc]  # tested on purpose
 
 
 def test_a_call_that_needs_no_server_has_no_round_trip(any_client: redis.Redis) -> None:
-    """That of a local cache."""
+    """A call that a local cache answers has no round trip."""
     events: list[CallEvent] = []
     f = BloomFilter(any_client, "seen", local_cache=True, observe=events.append, **SIZE)
     f.add("a")
@@ -112,7 +112,7 @@ def test_a_call_that_needs_no_server_has_no_round_trip(any_client: redis.Redis) 
 
 @for_each("by_token", [False, True])
 def test_who_asks_for_the_answer_of_an_earlier_call_is_seen(any_server: Server, *, by_token: bool) -> None:
-    """With the token of its error, or on the same object; the call that was lost asked for nothing."""
+    """A retry by token or on the same object counts as a receipt; the call with the lost reply does not."""
     events: list[CallEvent] = []
     with proxied(any_server.socket) as proxy, any_server.client() as client:
         f = BloomFilter(proxy.client(), "seen", observe=events.append, **SIZE)
@@ -127,7 +127,7 @@ def test_who_asks_for_the_answer_of_an_earlier_call_is_seen(any_server: Server, 
 
 
 def test_errors_have_their_outcome(any_server: Server) -> None:
-    """And none has new items."""
+    """A failed call's event has its outcome and no new items."""
     events: list[CallEvent] = []
     with proxied(any_server.socket) as proxy, any_server.client() as client:
         f = BloomFilter(proxy.client(), "seen", observe=events.append, **SIZE)
@@ -148,7 +148,7 @@ def test_errors_have_their_outcome(any_server: Server) -> None:
 
 
 def test_the_hook_of_the_process_hears_all(any_client: redis.Redis, events: list[CallEvent]) -> None:
-    """Filters that were made before and after, but for one that has its own, until it is taken back."""
+    """The process's hook sees filters made before and after, except those with their own, until removed."""
     own: list[CallEvent] = []
     after = BloomFilter(any_client, "after", **SIZE)
     with_own = BloomFilter(any_client, "own", observe=own.append, **SIZE)
@@ -203,15 +203,15 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "queue_add": lambda f, client: f.queue_add(client.pipeline(), "a"),
     "queue_contains": lambda f, client: f.queue_contains(client.pipeline(), "a"),
 }
-"""A call of each verb of a filter; whether it ends in an error makes no difference here."""
+"""A call of each verb of a filter; it may end in an error."""
 CALLS_OF_A_CLAIM: dict[str, Callable[[Any, Any], Any]] = {
     "commit": lambda claim, _: claim.commit(),
     "release": lambda claim, _: claim.release(),
     "extend": lambda claim, _: claim.extend(9),
 }
 UNOBSERVED = {
-    *("name", "at", "from_url", "with_client", "close"),  # ask the server nothing
-    *("item", "state", "remaining", "lost", "token", "from_token"),  # likewise, of a claim
+    *("name", "at", "from_url", "with_client", "close", "aclose"),  # send nothing
+    *("item", "state", "remaining", "lost", "token", "from_token"),  # send nothing either, for a claim
     *("open", "update", "dedupe", "new_mask", "contains_mask", "once"),  # make calls that are observed
 }
 KINDS: dict[str, dict[str, Any]] = {
@@ -225,11 +225,11 @@ HALVES = {"sync": (bloomredis, redis.Redis), "asyncio": (bloomredis.asyncio, red
 
 
 async def made(call: Any) -> Any:
-    """Return the answer to a call of either half, and None after an error; a block is entered and left."""
+    """Return the answer to a call of either driver, or None after an error; a block is entered and left."""
     with suppress(Exception):
         if inspect.isawaitable(call):
             return await call
-        if isinstance(call, AbstractContextManager) and not hasattr(call, "item"):  # which a claim has
+        if isinstance(call, AbstractContextManager) and not hasattr(call, "item"):  # claims have it
             with call:
                 return None
         if isinstance(call, AbstractAsyncContextManager):
@@ -239,7 +239,7 @@ async def made(call: Any) -> Any:
 
 
 async def unseen(target: Any, client: Any, calls: dict[str, Any], events: list[CallEvent]) -> list[str]:
-    """Return the public names of an object of which no call was seen, but for those that need not be."""
+    """Return the public names of an object that made no event, except those in `UNOBSERVED`."""
     left = []
     for verb in sorted({each for each in dir(type(target)) if not each.startswith("_")} - UNOBSERVED):
         events.clear()
@@ -254,7 +254,7 @@ async def unseen(target: Any, client: Any, calls: dict[str, Any], events: list[C
 @for_each("half", [*HALVES])
 @for_each("kind", [*KINDS])
 def test_each_public_call_is_seen(any_server: Server, events: list[CallEvent], half: str, kind: str) -> None:
-    """By one event, whatever becomes of it; a method that is not has to be in `UNOBSERVED`."""
+    """Each call has one event, whatever its outcome, unless its method is in `UNOBSERVED`."""
     module, make = HALVES[half]
 
     async def main() -> list[str]:
@@ -272,17 +272,17 @@ def test_each_public_call_is_seen(any_server: Server, events: list[CallEvent], h
 
 @for_each("module", [bloomredis, bloomredis.asyncio])
 def test_no_public_class_is_left_out(module: Any) -> None:
-    """Others than filters and claims are records and errors, or answer without a server."""
+    """Every public class is a filter, a claim, a record, an error, or answers without a server."""
     classes = {name for name in module.__all__ if isinstance(getattr(module, name), type)}
     others = {name for name in classes if not issubclass(getattr(module, name), Exception)} - {
         *KINDS,
         "Claim",
     }
-    assert others <= {"CallEvent", "FilterInfo", "LocalFilter", "Skipped"}
+    assert others <= {"CallEvent", "FilterInfo", "FilterPlan", "LocalFilter", "Skipped"}
 
 
 def test_a_rebuild_is_one_call(bloom: Any, any_client: redis.Redis) -> None:
-    """It ends with its block, whose calls are their own; an error in the block is its outcome."""
+    """A rebuild's event comes when its block ends, with the block's error; calls inside have their own."""
     events: list[CallEvent] = []
     f = bloom(any_client, "seen", observe=events.append, **SIZE)
     for number in range(3):
@@ -299,7 +299,7 @@ def test_a_rebuild_is_one_call(bloom: Any, any_client: redis.Redis) -> None:
 
 
 def test_a_call_inside_another_has_its_own_round_trips(any_client: redis.Redis) -> None:
-    """And the outer one does not have them too; afterwards nothing of the thread is counted."""
+    """A nested call's round trips count for that call alone; afterwards the thread counts nothing."""
     events: list[CallEvent] = []
     seen, others = (BloomFilter(any_client, name, observe=events.append, **SIZE) for name in "ab")
     seen.add("x")
@@ -316,7 +316,7 @@ def test_a_call_inside_another_has_its_own_round_trips(any_client: redis.Redis) 
 
 
 class Surrounding:
-    """A hook that is entered before a call; it notes what it sees, and fails where it is told to."""
+    """A hook that is entered before a call; it records its arguments, and fails where told to."""
 
     def __init__(self, *failing: str) -> None:
         self.seen: list[Any] = []
@@ -347,7 +347,7 @@ INSIDE: ContextVar[str] = ContextVar("inside", default="")
 
 
 def test_a_hook_can_be_around_a_call(bloom: Any, any_client: redis.Redis) -> None:
-    """It is entered before the call with its names, called with the event, and left."""
+    """The hook is entered before the call with its names, called with the event, and left."""
     hook = Surrounding()
     f = bloom(any_client, "seen", observe=hook, **SIZE)
     f.add("a")
@@ -360,7 +360,7 @@ def test_a_hook_can_be_around_a_call(bloom: Any, any_client: redis.Redis) -> Non
 
 
 def test_a_call_is_made_inside_of_its_hook(any_server: Server, any_client: redis.Redis) -> None:
-    """Its commands are sent in the context that the hook has made: in the thread or task of the caller."""
+    """Commands are sent in the context of the hook, in the caller's thread or task."""
     inside: list[str] = []
 
     class Client(redis.Redis):
@@ -391,7 +391,7 @@ def test_a_call_is_made_inside_of_its_hook(any_server: Server, any_client: redis
 def test_a_hook_around_that_fails_is_logged(
     bloom: Any, any_client: redis.Redis, caplog: pytest.LogCaptureFixture, failing: str
 ) -> None:
-    """The call has its answer or its error; what was entered is left."""
+    """The call keeps its answer or error, and every hook that was entered is left."""
     hook = Surrounding(failing)
     f = bloom(any_client, "seen", observe=hook, **SIZE)
     caplog.clear()
@@ -404,14 +404,14 @@ def test_a_hook_around_that_fails_is_logged(
 
 
 def test_a_hook_around_may_want_no_event(bloom: Any, any_client: redis.Redis) -> None:
-    """It yields None then."""
+    """A hook that yields None gets no event."""
     hook = Surrounding("mute")
     assert bloom(any_client, "seen", observe=hook, **SIZE).add("a")
     assert hook.seen[1:] == ["enter", "leave"]
 
 
 def test_a_claim_that_was_made_before_is_seen(any_client: redis.Redis) -> None:
-    """The hook of the process hears of its commit."""
+    """The process's hook sees the commit of an earlier claim."""
     found: list[CallEvent] = []
     claim = BloomFilter(any_client, "seen", **SIZE).claim("a")
     instrument(found.append)
@@ -423,17 +423,17 @@ def test_a_claim_that_was_made_before_is_seen(any_client: redis.Redis) -> None:
 
 
 def test_a_copy_is_observed_too(any_client: redis.Redis, events: list[CallEvent]) -> None:
-    """And so is one over another client, and one that was pickled."""
+    """A copy is observed too, over another client and after pickling."""
     f = BloomFilter(any_client, "seen", **SIZE)
     f.with_client(any_client).add("a")
-    pickle.loads(pickle.dumps(f)).with_client(any_client).add("a")  # noqa: S301 - its own
+    pickle.loads(pickle.dumps(f)).with_client(any_client).add("a")  # noqa: S301 - its own pickle
     assert numbers(events) == [("add", 1, 1), ("add", 1, 0)]
 
 
 def test_a_hook_that_fails_is_logged(
     bloom: Any, any_client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The call has its answer."""
+    """The call keeps its answer, and the error is logged."""
 
     def hook(_: CallEvent) -> None:
         raise KeyError("hook")
@@ -447,7 +447,7 @@ def test_a_hook_that_fails_is_logged(
 
 @for_each("hook", ["print", 7])
 def test_a_bad_hook_is_refused(bloom: Any, hook: Any) -> None:
-    """Whether for the process or for a filter."""
+    """A bad hook is refused, for the process and for a filter."""
     with pytest.raises(TypeError, match="hook must be a callable"):
         instrument(hook)
     with pytest.raises(TypeError, match="observe must be a callable"):
@@ -455,7 +455,7 @@ def test_a_bad_hook_is_refused(bloom: Any, hook: Any) -> None:
 
 
 def test_threads_count_their_own_round_trips(any_server: Server) -> None:
-    """Of calls at the same time each has one."""
+    """Each of several concurrent calls has one round trip."""
     events: list[CallEvent] = []
     with any_server.client() as client:
         f = BloomFilter(client, "seen", observe=events.append, **SIZE)
@@ -475,7 +475,7 @@ def test_threads_count_their_own_round_trips(any_server: Server) -> None:
 
 
 def test_tasks_that_share_a_round_trip(any_server: Server) -> None:
-    """Each has an event, and not more round trips are counted than were made."""
+    """Each task has an event, and no more round trips are counted than were made."""
     events: list[CallEvent] = []
 
     async def main() -> None:
@@ -498,7 +498,7 @@ def test_tasks_that_share_a_round_trip(any_server: Server) -> None:
 
 
 def test_claims_that_are_busy_or_lost_are_counted(bloom: Any, any_client: redis.Redis) -> None:
-    """Busy are those that another worker holds; lost, those that a commit finds gone."""
+    """Items that another worker holds count as busy, those whose claim a commit found lost as lost."""
     events: list[CallEvent] = []
     f = bloom(any_client, "seen", observe=events.append, **SIZE)
     held = f.claim_many(["a", "b"])
@@ -510,7 +510,7 @@ def test_claims_that_are_busy_or_lost_are_counted(bloom: Any, any_client: redis.
 
 
 def test_answers_of_the_local_cache_are_counted(any_client: redis.Redis) -> None:
-    """Of a filter that has one; not those of the server."""
+    """Only answers of the filter's local cache are counted, not those of the server."""
     events: list[CallEvent] = []
     f = BloomFilter(any_client, "seen", local_cache=True, observe=events.append, **SIZE)
     f.add_many(["a", "b"])

@@ -21,7 +21,7 @@ def make(client: Any, **options: Any) -> BloomFilter:
 
 @for_each("transaction", [True, False])
 def test_a_pipeline_after_script_flush(client: redis.Redis, transaction: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """500 queued adds give 500 right answers on a server that knows no script, every time."""
+    """500 queued adds get 500 correct answers on a server without scripts, every time."""
     f = make(client)
     f.reserve()
     pipe = client.pipeline(transaction=transaction)
@@ -36,8 +36,8 @@ def test_a_pipeline_after_script_flush(client: redis.Redis, transaction: bool) -
     assert f.info().count == 500
 
 
-def test_pipelines_share_lanes(any_client: redis.Redis) -> None:
-    """Receipts are bounded by the longest pipeline, not by the number of calls."""
+def test_pipelines_share_sessions(any_client: redis.Redis) -> None:
+    """The number of receipts is bounded by the longest pipeline, not by the number of calls."""
     f = make(any_client)
     f.reserve()
     for round_ in range(5):
@@ -50,10 +50,10 @@ def test_pipelines_share_lanes(any_client: redis.Redis) -> None:
 
 
 def test_a_watching_pipeline_is_refused(any_client: redis.Redis) -> None:
-    """It would execute at once; the message says what to call first."""
+    """It would execute at once, so it is refused; the message says what to call first."""
     f = make(any_client)
     with any_client.pipeline() as pipe:
-        pipe.watch("other")  # type: ignore[no-untyped-call]  # redis-py has it so
+        pipe.watch("other")  # type: ignore[no-untyped-call]  # redis-py is untyped here
         with pytest.raises(ValueError, match="multi"):
             f.queue_add(pipe, "a")
         pipe.multi()
@@ -62,7 +62,7 @@ def test_a_watching_pipeline_is_refused(any_client: redis.Redis) -> None:
 
 
 def test_asyncio_pipelines(server: Server) -> None:
-    """The same on an asyncio pipeline."""
+    """The same works with an asyncio pipeline."""
 
     async def main() -> list[Any]:
         async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:

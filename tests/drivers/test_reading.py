@@ -1,4 +1,4 @@
-"""Tests of one item over kept connections, which read the item's blocks instead of calling a script."""
+"""Tests of one item over direct connections, which read the item's blocks instead of calling a script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.servers import Server
 from tests.support.values import for_each
 
 RATES = (0.3, 1e-2, 1e-5, 1e-9)
-"""Rates with one block an item to three, of both sizes."""
+"""Error rates with one to three blocks for an item, of both sizes."""
 
 
 def calls_of_scripts(client: redis.Redis) -> int:
@@ -34,20 +34,20 @@ def reads(f: Any) -> bool:
 
 @for_each("rate", RATES)
 def test_it_says_what_the_script_says(client: redis.Redis, rate: float) -> None:
-    """Of items that are in the filter, that are not, and that seem to be."""
+    """The answers are the script's, for items in the filter, absent items and false positives."""
     f = BloomFilter(client, "seen", capacity=300, error_rate=rate)
     f.add_many(range(300))
     items = [str(i) for i in range(1200)]
     by_script = f.contains_many(items)
     assert [f.contains(item) for item in items] == by_script
     assert sum(by_script) >= 300
-    assert rate < 0.1 or sum(by_script) > 400  # some only seem to be there
+    assert rate < 0.1 or sum(by_script) > 400  # enough false positives
 
 
 @for_each("rate", RATES)
 @for_each("kind", [BloomFilter, ShardedBloomFilter])
 def test_no_script_is_called(any_client: redis.Redis, kind: Any, rate: float) -> None:
-    """What is known of the filter comes with the blocks."""
+    """The reply contains the filter's header with the blocks."""
     f = kind(any_client, "seen", capacity=1000, error_rate=rate)
     f.add_many(range(100))
     assert f.contains("1")
@@ -57,12 +57,12 @@ def test_no_script_is_called(any_client: redis.Redis, kind: Any, rate: float) ->
 
 
 def test_blocks_of_both_sizes_are_read(any_client: redis.Redis) -> None:
-    """The rates above stand for them, and for one to three blocks an item."""
+    """The rates above cover both block sizes, and one to three blocks an item."""
     sizes, numbers = set(), set()
     for rate in RATES:
         f = BloomFilter(any_client, f"rate {rate}", capacity=1000, error_rate=rate)
         f.reserve()
-        layout: Any = planning.plan("blocked", 1000, rate)
+        layout: Any = planning.plan_layout("blocked", 1000, rate)
         sizes.add(layout.block_bits)
         numbers.add(layout.blocks_per_item)
         assert reads(f)
@@ -86,7 +86,7 @@ CHANGES: dict[str, Callable[[redis.Redis], object]] = {
     "its header alone": lambda client: client.set("seen", client.getrange("seen", 0, 63)),
     "another generation": lambda client: client.setrange("seen", 40, b"\0" * 8),
 }
-"""What may have become of a filter."""
+"""Changes that a filter may have undergone."""
 
 
 def outcome(call: Callable[[], object]) -> object:
@@ -99,7 +99,7 @@ def outcome(call: Callable[[], object]) -> object:
 @for_each("on_lost", ["raise", "recreate"])
 @for_each("change", CHANGES)
 def test_what_has_become_of_the_filter(any_client: redis.Redis, change: str, on_lost: Any) -> None:
-    """It is noticed as by the script, with the same answers or errors now and later."""
+    """A changed filter is detected as by the script, with the same answers or errors now and later."""
     outcomes = []
     calls: list[Any] = [BloomFilter.contains, lambda f, item: f.contains_many([item])[0]]
     for call in calls:
@@ -117,10 +117,10 @@ def test_what_has_become_of_the_filter(any_client: redis.Redis, change: str, on_
 def test_a_filter_that_is_replaced_between_the_commands(
     any_server: Server, any_client: redis.Redis, rate: float
 ) -> None:
-    """Whichever of them comes after that, the blocks are not taken for those of the filter."""
+    """Whichever command follows the replacement, blocks of another filter are never used."""
     with proxied(any_server.socket) as proxy:
         own = proxy.client()
-        layout: Any = planning.plan("blocked", 1000, rate)
+        layout: Any = planning.plan_layout("blocked", 1000, rate)
         for number in range(layout.blocks_per_item + 1):
             any_client.flushall()
             f = BloomFilter(own, "seen", capacity=1000, error_rate=rate)
@@ -133,7 +133,7 @@ def test_a_filter_that_is_replaced_between_the_commands(
 
 
 def test_a_user_who_may_not_read(any_server: Server, any_client: redis.Redis) -> None:
-    """Every reply is read, so that the next call has its own."""
+    """Every reply is read, so the next call gets its own."""
     any_client.acl_setuser("reader", enabled=True, nopass=True, commands=["+@all"], keys=["*"])
     try:
         with any_server.client(username="reader") as own:
@@ -155,7 +155,7 @@ def test_a_user_who_may_not_read(any_server: Server, any_client: redis.Redis) ->
 def test_an_exception_between_the_replies(
     any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, rate: float
 ) -> None:
-    """Those that are left are nobody else's."""
+    """No other call gets the remaining replies."""
     f = BloomFilter(any_client, "seen", capacity=1000, error_rate=rate)
     f.add("x")
     assert f.contains("x")
@@ -179,7 +179,7 @@ def test_an_exception_between_the_replies(
 
 
 def test_a_connection_that_has_to_be_made(any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client makes it, for the script: its pipeline, interrupted, would leave a reply to others."""
+    """A new connection is made by the client for the script: an interrupted pipeline would leave replies."""
     f = BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-5)
     f.add("x")
     assert reads(f)
@@ -193,7 +193,7 @@ def test_a_connection_that_has_to_be_made(any_client: redis.Redis, monkeypatch: 
 
 
 def test_where_connections_are_not_kept(any_client: redis.Redis) -> None:
-    """A pipeline of the client takes longer than the script, which is called."""
+    """Without direct connections the script is called, since a pipeline of the client would be slower."""
     f = BloomFilter(any_client, "seen", capacity=1000, error_rate=0.01, keep_connection=False)
     f.add("x")
     assert not reads(f)
@@ -204,7 +204,7 @@ def test_where_connections_are_not_kept(any_client: redis.Redis) -> None:
 
 @for_each("rate", RATES)
 def test_a_task(any_server: Server, rate: float) -> None:
-    """A call that no other task shares reads the blocks too."""
+    """A task's call that shares no batch reads the blocks too."""
 
     async def run() -> None:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:

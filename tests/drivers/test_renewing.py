@@ -1,11 +1,14 @@
-"""Claims that renew themselves, from a thread or a task, and functions that run once for an item."""
+"""Claims that a thread or task renews, and functions that run once for an item."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
+import math
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +20,8 @@ import redis.asyncio
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ClaimLostError, Skipped
 from bloomredis.drivers import renewing
+from bloomredis.operations.claims.state import ClaimState
+from bloomredis.protocol import clock
 from tests.support.background import Child
 from tests.support.proxy import passed, proxied, refused
 from tests.support.servers import Server
@@ -25,12 +30,12 @@ from tests.support.waiting import PATIENCE, wait_until
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 SHORT = 1_000
-"""Milliseconds that are left of a lease: a renewal makes them thirty seconds again."""
+"""The milliseconds to which a lease is cut: a renewal makes them thirty seconds again."""
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renew claims for thirty seconds each ten milliseconds."""
+    """Renew claims every ten milliseconds, to thirty seconds each."""
     monkeypatch.setattr(renewing, "_PER_LEASE", 3000)
     monkeypatch.setattr(renewing, "_PER_LEASE_AFTER_A_FAILURE", 6000)
 
@@ -51,32 +56,32 @@ def claim_key(client: redis.Redis) -> Any:
 
 
 def shortened(client: redis.Redis) -> Callable[[], bool]:
-    """Shorten the lease of the only claim, and return the condition that it has been renewed."""
+    """Shorten the lease of the only claim, and return a condition: it was renewed."""
     key = claim_key(client)
     client.pexpire(key, SHORT)
     return lambda: int(client.pttl(key)) > SHORT
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let tasks run until a condition is true."""
+    """Run the event loop until a condition is true."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - it is polled, with a deadline
+        while not condition():  # noqa: ASYNC110 - polled with a deadline
             await asyncio.sleep(0.005)
 
 
 def calls_of(client: Any) -> int:
-    """Return the number of scripts that a server has run."""
+    """Return the number of script calls that a server counts."""
     calls: int = client.info("commandstats")["cmdstat_evalsha"]["calls"]
     return calls
 
 
 def waiting(client: redis.Redis) -> int:
-    """Return the number of renewals that are to be made over a client."""
-    return len(renewing._threads.of(client)._waiting)
+    """Return the number of renewals that are due over a client."""
+    return len(renewing._threads.of(client)._schedule._waiting)
 
 
 def test_a_lease_is_renewed(any_client: redis.Redis) -> None:
-    """Again and again, until the block ends; then nothing is sent any more."""
+    """A lease is renewed until the block ends; then nothing more is sent."""
     f = make(any_client)
     with f.claim("a", renew=True) as claim:
         for _ in range(3):
@@ -92,7 +97,7 @@ def test_a_lease_is_renewed(any_client: redis.Redis) -> None:
 
 
 def test_a_task_renews_a_lease(any_server: Server, any_client: redis.Redis) -> None:
-    """The same in asyncio; the task has ended with the block."""
+    """A task renews a lease in asyncio; the task has ended with the block."""
 
     async def main() -> None:
         async with made(any_server) as f:
@@ -106,8 +111,67 @@ def test_a_task_renews_a_lease(any_server: Server, any_client: redis.Redis) -> N
     asyncio.run(main())
 
 
+def test_a_task_renews_all_claims_that_are_due(any_server: Server, any_client: redis.Redis) -> None:
+    """Two hundred claims of one loop are renewed, and none is lost."""
+
+    async def main() -> None:
+        async with made(any_server) as f:
+            claims = [await f.claim(str(i), renew=True) for i in range(200)]
+            keys = any_client.keys("*claim*")
+            for key in keys:
+                any_client.pexpire(key, SHORT)
+            await until(lambda: all(int(any_client.pttl(key)) > SHORT for key in keys))
+            assert not any(claim.lost for claim in claims)
+
+    asyncio.run(main())
+
+
+def test_renewals_that_are_due_soon_share_a_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renewal may be early by an eighth of its pause; those of another filter are another batch."""
+    times = itertools.count(0, 0.00001)
+    monkeypatch.setattr(clock, "now", lambda: next(times))
+    schedule = renewing._Schedule()
+    state = ClaimState("a", "claimed", b"", b"", lease=30_000)
+    claims: list[set[int]] = [set() for _ in range(100)]  # in the place of claims
+    for i, claim in enumerate(claims):
+        schedule.add(claim, state, "a filter" if i else "another")
+    assert schedule.take_due() == []
+    monkeypatch.setattr(clock, "now", lambda: schedule.next_due)
+    assert sorted(map(len, schedule.take_due())) == [1, 99]
+    assert schedule.next_due == math.inf
+
+
+def test_renewals_go_on_after_a_cancelled_one(any_server: Server, any_client: redis.Redis) -> None:
+    """A program that cancels all tasks but its own keeps its claims."""
+
+    async def main() -> None:
+        async with made(any_server) as f, f.claim("a", renew=True) as claim:
+            await until(lambda: len(asyncio.all_tasks()) > 1)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            for _ in range(3):
+                await until(shortened(any_client))
+            assert claim
+
+    asyncio.run(main())
+
+
+def test_claims_of_a_closed_loop_are_not_kept(any_server: Server) -> None:
+    """A loop's claims and their filters are kept until it is closed and another loop has a claim."""
+
+    async def main(item: str) -> weakref.ref[object]:
+        async with made(any_server) as f:
+            assert await f.claim(item, renew=True)
+            return weakref.ref(f)
+
+    first, second = (asyncio.run(main(item)) for item in "ab")
+    gc.collect()
+    assert first() is None
+    assert second() is not None
+
+
 def test_one_thread_renews_all_claims(any_client: redis.Redis) -> None:
-    """Those over one client, of several filters, at different times; it has a name."""
+    """One named thread renews the claims of several filters over one client, at different times."""
     f, other = make(any_client), BloomFilter(any_client, "other", **SIZE)
     before = set(threading.enumerate())
     claims = [f.claim("a", renew=True), f.claim("b", 60, renew=True), other.claim("a", renew=True)]
@@ -125,7 +189,7 @@ def test_one_thread_renews_all_claims(any_client: redis.Redis) -> None:
 def test_a_loss_ends_the_block_with_an_error(
     any_client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The claim says so while the work goes on, and so does the log; nothing is committed."""
+    """The claim and the log report the loss during the work; nothing is committed."""
     f = make(any_client)
 
     def work() -> None:
@@ -141,7 +205,7 @@ def test_a_loss_ends_the_block_with_an_error(
 
 
 def test_a_loss_ends_the_block_of_a_task(any_server: Server, any_client: redis.Redis) -> None:
-    """The same in asyncio, after a FLUSHALL."""
+    """In asyncio, a FLUSHALL ends the block of a task with an error too."""
 
     async def main() -> None:
         async with made(any_server) as f, f.claim("a", renew=True) as claim:
@@ -153,7 +217,7 @@ def test_a_loss_ends_the_block_of_a_task(any_server: Server, any_client: redis.R
 
 
 def test_the_work_may_end_with_its_own_error(any_client: redis.Redis) -> None:
-    """Then a loss is not told besides; nor one that the caller has met."""
+    """A loss does not replace the work's own error, and a loss already raised is not raised again."""
     f = make(any_client)
 
     def fail() -> None:
@@ -172,7 +236,7 @@ def test_the_work_may_end_with_its_own_error(any_client: redis.Redis) -> None:
 
 
 def test_a_failed_renewal_is_made_again(any_server: Server, any_client: redis.Redis) -> None:
-    """However often the server refuses it."""
+    """A renewal is retried, however often the server refuses it."""
     with proxied(any_server.socket) as proxy:
         f = make(proxy.client())
         proxy.plan("extend", *[refused("LOADING it is loading")] * 3, passed)
@@ -181,23 +245,23 @@ def test_a_failed_renewal_is_made_again(any_server: Server, any_client: redis.Re
 
 
 def test_a_lease_that_nobody_renewed_is_over(any_client: redis.Redis) -> None:
-    """This side says so without asking, as it cannot ask if the server is away."""
+    """The client knows without asking that a lease is over, as it cannot ask a server that is away."""
     claim = make(any_client).claim("a", 0.05)
     assert not claim.lost
     wait_until("it is over", lambda: claim.lost)
     assert claim.remaining == 0
-    assert claim.state == "claimed"  # as no call has found it lost
+    assert claim.state == "claimed"  # no call has found it lost yet
 
 
 def test_a_forgotten_claim_is_not_renewed(any_client: redis.Redis) -> None:
-    """Its item is free when the lease runs out."""
+    """Its lease is left to run out, and the item becomes free."""
     make(any_client).claim("a", renew=True)
     gc.collect()
     wait_until("the thread has dropped it", lambda: not waiting(any_client))
 
 
 def test_claims_that_have_ended_are_not_kept(any_client: redis.Redis) -> None:
-    """However long their leases: a hundred at most, or as many as are held."""
+    """At most a hundred ended claims are kept, or as many as are active, however long their leases."""
     f = make(any_client)
     with f.claim("held", renew=True, lease=86_400) as held:
         for number in range(500):
@@ -208,7 +272,7 @@ def test_claims_that_have_ended_are_not_kept(any_client: redis.Redis) -> None:
 
 
 def test_nothing_of_it_survives_a_fork(any_server: Server) -> None:
-    """A child has no thread and renews no claim, until it makes one of its own."""
+    """A forked child has no renewing thread and renews no claim, until it makes its own."""
     with any_server.client() as client:
         f = make(client)
         claim = f.claim("a", renew=True)
@@ -224,7 +288,7 @@ def test_nothing_of_it_survives_a_fork(any_server: Server) -> None:
 
 
 def test_remaining_says_when_to_come_again(bloom: Any, client: redis.Redis) -> None:
-    """Of a busy item what is left of its holder's lease; 0 for what is done, given back or lost."""
+    """For a busy item it is the rest of its holder's lease; it is 0 for done, released or lost items."""
     f = bloom(client, "seen", **SIZE)
     claims = f.claim_many(["a", "b"], 20)
     busy = f.claim_many(["b", "c", "a"])
@@ -240,13 +304,13 @@ def test_remaining_says_when_to_come_again(bloom: Any, client: redis.Redis) -> N
 
 
 def claim_key_of(client: redis.Redis, claim: Any) -> Any:
-    (key,) = (each for each in client.keys("*claim*") if client.get(each) == claim._held.value)
+    (key,) = (each for each in client.keys("*claim*") if client.get(each) == claim._state.value)
     return key
 
 
 @for_each("renew", [1, None, "yes"])
 def test_renew_is_a_bool(bloom: Any, renew: Any) -> None:
-    """Before any I/O."""
+    """Another type is refused before any I/O."""
     with pytest.raises(TypeError, match="renew must be True or False"):
         bloom(redis.Redis(port=1), "seen", **SIZE).claim("a", renew=renew)
 
@@ -255,7 +319,7 @@ def test_renew_is_a_bool(bloom: Any, renew: Any) -> None:
 
 
 def test_a_function_runs_once_for_an_item(any_client: redis.Redis) -> None:
-    """Its answer is its own; another call is skipped, and says why."""
+    """The first call returns the function's result; another call is skipped, and says why."""
     f = make(any_client)
 
     @f.once(key=lambda order, carrier: order)
@@ -275,7 +339,7 @@ def test_a_function_runs_once_for_an_item(any_client: redis.Redis) -> None:
 
 
 def test_a_function_that_fails_may_run_again(any_client: redis.Redis) -> None:
-    """Its error passes, and the item is free."""
+    """Its error reaches the caller, and the item is free."""
     f = make(any_client)
     failures = iter([KeyError("x")])
 
@@ -291,7 +355,7 @@ def test_a_function_that_fails_may_run_again(any_client: redis.Redis) -> None:
 
 
 def test_a_function_is_held_while_it_runs(any_client: redis.Redis) -> None:
-    """For longer than the lease; without renewing, the caller is told that it was too slow."""
+    """Renewing holds the item for longer than the lease; without it, the caller gets an error."""
     f = make(any_client)
 
     def outlast(_: str) -> None:
@@ -307,7 +371,7 @@ def test_a_function_is_held_while_it_runs(any_client: redis.Redis) -> None:
 
 
 def test_a_coroutine_runs_once_for_an_item(any_server: Server) -> None:
-    """Of many tasks that call it one runs it."""
+    """Of many tasks that call it one runs the coroutine."""
 
     async def main() -> None:
         async with made(any_server) as f:
@@ -323,6 +387,50 @@ def test_a_coroutine_runs_once_for_an_item(any_server: Server) -> None:
             assert ran == ["a"]
             assert answers.count("a") == 1
             assert {each.state for each in answers if isinstance(each, Skipped)} <= {"busy", "done"}
+
+    asyncio.run(main())
+
+
+def test_on_busy_decides_about_a_busy_item(any_client: redis.Redis) -> None:
+    """It gets the item and the seconds left; its result or exception becomes the call's."""
+    f = make(any_client)
+    given: list[tuple[str, float]] = []
+
+    def again(item: str, remaining: float) -> str:
+        given.append((item, remaining))
+        if len(given) > 1:
+            raise TimeoutError(item)
+        return "later"
+
+    work = f.once(on_busy=again)(str.upper)
+    held = f.claim("a", 20)
+    assert work("a") == "later"
+    with pytest.raises(TimeoutError):
+        work("a")
+    ((item, remaining), _) = given
+    assert (item, held.state) == ("a", "claimed")
+    assert 19 < remaining <= 20.001
+    held.commit()
+    assert work("a") == Skipped("a", "done", 0)
+    assert work("b") == "B"
+    assert len(given) == 2
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+def test_on_busy_of_asyncio_may_be_awaited(any_server: Server, *, is_coroutine: bool) -> None:
+    """The callable may be a coroutine function or a plain function."""
+
+    async def later(item: str, remaining: float) -> str:
+        return f"{item} in {remaining:.0f} s"
+
+    async def main() -> None:
+        async with made(any_server) as f:
+            on_busy: Any = later if is_coroutine else lambda item, left: f"{item} in {left:.0f} s"
+            work: Any = f.once(on_busy=on_busy)(coroutine)  # type: ignore[no-untyped-call]  # typed as Any
+            held = await f.claim("a", 20)
+            assert await work("a") == "a in 20 s"
+            await held.release()
+            assert await work("a") == "a"
 
     asyncio.run(main())
 
@@ -351,17 +459,24 @@ HALVES: dict[str, Any] = {
         ("sync", coroutine, "bloomredis.asyncio"),
         ("asyncio", len, "use a filter of bloomredis for"),
         *((half, each, "not for generators") for half in HALVES for each in (generator, async_generator)),
-        *((half, "a", "is called first") for half in HALVES),
+        *((half, "a", "is no function") for half in HALVES),
     ],
 )
 def test_what_cannot_run_once_is_refused(half: str, function: Any, match: str) -> None:
-    """When it is decorated."""
+    """It is refused when it is decorated."""
     with pytest.raises(TypeError, match=match):
         HALVES[half]().once()(function)
 
 
+@for_each("half", HALVES)
+def test_on_busy_is_a_function(half: str) -> None:
+    """Anything but a function, such as an exception, is refused when the decorator is made."""
+    with pytest.raises(TypeError, match="on_busy must be a function of the item"):
+        HALVES[half]().once(on_busy=TimeoutError("busy"))
+
+
 def test_a_call_without_an_item_is_refused(any_client: redis.Redis) -> None:
-    """Without `key` the item is the first positional argument."""
+    """Without `key`, the first positional argument is the item."""
     work: Any = make(any_client).once()(str)
     with pytest.raises(TypeError, match="first positional argument"):
         work(object="a")

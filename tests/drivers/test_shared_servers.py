@@ -16,7 +16,7 @@ def ping(server: int) -> Call:
 
 
 class _Link:
-    """A synchronous client whose server answers once it may."""
+    """A synchronous client whose server replies once `go` is set."""
 
     def __init__(self) -> None:
         self.asked, self.go = threading.Event(), threading.Event()
@@ -39,10 +39,10 @@ class _AsyncLink:
 
 
 def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
-    """A commit reaches its server before its lease ends, though another server does not answer."""
+    """A server that does not reply does not delay a call to another server, such as a commit."""
 
     async def main() -> None:
-        links: Any = [_AsyncLink(), _AsyncLink()]  # as of a sharded filter
+        links: Any = [_AsyncLink(), _AsyncLink()]  # as for a sharded filter
         silent, other = links
         other.go.set()
         execute = tasks.sharing_calls("seen", links).execute
@@ -57,8 +57,8 @@ def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
 
 
 def test_a_server_without_an_answer_keeps_no_thread_from_another() -> None:
-    """The same."""
-    links: Any = [_Link(), _Link()]  # as of a sharded filter
+    """The same holds for threads."""
+    links: Any = [_Link(), _Link()]  # as for a sharded filter
     silent, other = links
     other.go.set()
     execute = threads.sharing_calls(links).execute

@@ -1,4 +1,4 @@
-"""Asyncio calls that were not awaited, used as if they were answers."""
+"""Asyncio calls that were not awaited and are used like answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_claim_in_progress_has_no_truth_value() -> None:
 
 
 def test_in_is_refused() -> None:
-    """It cannot wait; the error says what can."""
+    """`in` cannot await; the error names the method that can."""
     f: Any = BloomFilter(redis.asyncio.Redis(), "seen")
     with pytest.raises(TypeError, match=r"await f\.contains\(item\)"):
         assert "a" in f

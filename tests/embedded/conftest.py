@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[str]:
-    """The URL of a directory that does not exist yet; afterwards, no server is left in it."""
+    """The URL of a directory that does not exist yet; no server remains in it after the test."""
     yield f"embedded://{tmp_path}/kept"
     link = tmp_path / "kept" / "server.socket"
     gc.collect()
@@ -24,7 +24,7 @@ def kept(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def start(kept: str) -> Iterator[Callable[..., Program]]:
-    """Start programs that end with the test, before `kept` is looked at."""
+    """Start programs that end with the test, before `kept` checks its directory."""
     with contextlib.ExitStack() as stack:
 
         def begin(*arguments: str) -> Program:

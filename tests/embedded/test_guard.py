@@ -1,4 +1,4 @@
-"""Servers and guards that are killed, or do not start."""
+"""Servers and guards that are killed or do not start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 
 def test_a_new_server_follows_one_that_was_killed(start: Callable[..., Program], kept: str) -> None:
-    """When the server was killed, the next connect() has a new one with the data."""
+    """After the server was killed, the next connect() starts a new one with the data."""
     client = connect(kept)
     client.set("key", 1)
     os.kill(server_of(client)[0], signal.SIGKILL)
@@ -28,7 +28,7 @@ def test_a_new_server_follows_one_that_was_killed(start: Callable[..., Program],
 
 
 def answers(client: redis.Redis) -> bool:
-    """True if anybody listens on the client's socket."""
+    """Return whether a server listens on the client's socket."""
     return guard.ask(Path(client.connection_pool.connection_kwargs["path"]), b"PING") == b"+PONG"
 
 
@@ -41,7 +41,7 @@ def kill_guard(client: redis.Redis, how: signal.Signals) -> None:
 
 
 def test_a_new_server_follows_one_whose_guard_was_killed(kept: str) -> None:
-    """When the guard was killed, the next connect() has a new one, and no second server on the data."""
+    """After the guard was killed, the next connect() starts one new server on the data, and no second."""
     client = connect(kept)
     client.set("key", 1)
     kill_guard(client, signal.SIGKILL)
@@ -60,7 +60,7 @@ def test_a_private_server_ends_with_its_guard() -> None:
 
 
 def test_a_guard_that_is_told_to_end_clears_up() -> None:
-    """SIGTERM to the guard ends the server in order."""
+    """SIGTERM to the guard shuts the server down cleanly."""
     client = connect("embedded://")
     pid, directory = server_of(client)
     kill_guard(client, signal.SIGTERM)
@@ -72,7 +72,7 @@ def test_a_guard_that_is_told_to_end_clears_up() -> None:
 def test_a_server_that_does_not_start_says_why(
     url: str, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error holds what the server had to say, and nothing is left of a private one."""
+    """The error contains the server's output, and no private directory remains."""
     binary = tmp_path / "server"
     binary.write_text("#!/bin/sh\necho no memory for $PWD\n")
     binary.chmod(0o700)
@@ -85,7 +85,7 @@ def test_a_server_that_does_not_start_says_why(
 
 
 def test_the_directory_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that another user owns, or that everybody can write to, is refused, and left as it was."""
+    """A directory of another user, or writable by everybody, is refused and left unchanged."""
     kept = tmp_path / "kept"
     kept.mkdir()
     kept.chmod(0o777)
@@ -99,7 +99,7 @@ def test_the_directory_is_the_users_own(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_server_that_cannot_be_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A binary that is none gives an error too."""
+    """A file that is no executable gives an error with the reason too."""
     monkeypatch.setattr(connecting, "_binary", lambda: "/nonexistent/valkey-server")
     with pytest.raises(redis.ConnectionError, match=r"No such file .*/nonexistent/valkey-server"):
         connect("embedded://")
@@ -108,7 +108,7 @@ def test_a_server_that_cannot_be_run_says_why(monkeypatch: pytest.MonkeyPatch) -
 def test_the_reason_is_logged_before_the_home_goes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Whoever waits for a server reads its log as soon as the private home is gone."""
+    """The guard logs the reason before it deletes the private directory, so the error has it."""
 
     def unable(_: list[str]) -> None:
         raise FileNotFoundError("no such server")

@@ -1,4 +1,4 @@
-"""An embedded server in a directory that is kept: shared by programs, and its data survive them."""
+"""An embedded server in a kept directory: programs share it, and its data survive them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 
 def test_a_kept_directory_is_made(kept: str) -> None:
-    """embedded:///some/directory makes the directory, with mode 700."""
+    """embedded:///some/directory creates the directory, with mode 700."""
     _, directory = server_of(connect(kept))
     assert kept.endswith(str(directory))
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -30,7 +30,7 @@ def test_a_kept_directory_is_made(kept: str) -> None:
 def test_a_kept_directory_keeps_the_data(
     how: signal.Signals | None, start: Callable[..., Program], kept: str
 ) -> None:
-    """The next program finds what the last one wrote, however that ended."""
+    """The next program finds the data of the last one, however that ended."""
     program = start(kept, f"client.set('key', 1); print(); {WAIT}")
     pid, _ = program.server()
     program.line()
@@ -40,7 +40,7 @@ def test_a_kept_directory_keeps_the_data(
 
 
 def test_programs_share_a_kept_server(start: Callable[..., Program], kept: str) -> None:
-    """Programs that name one directory have one server, which ends with the last of them."""
+    """Programs that name one directory share one server, which ends with the last of them."""
     first, second = start(kept), start(kept, f"{WAIT}; print(client.ping())")
     pid, _ = first.server()
     assert second.server()[0] == pid
@@ -60,7 +60,7 @@ def test_programs_that_start_at_once_share_a_server(
 
 
 def test_clients_of_one_process_share_a_kept_server(kept: str) -> None:
-    """Two clients of the same directory have one server, also when one of them goes."""
+    """Two clients of one directory share one server, also after one of them is gone."""
     first, second = connect(kept), connect(kept + "/../kept/")
     pid = server_of(first)[0]
     del first
@@ -69,7 +69,7 @@ def test_clients_of_one_process_share_a_kept_server(kept: str) -> None:
 
 
 def test_no_write_is_lost_while_programs_come_and_go(start: Callable[..., Program], kept: str) -> None:
-    """Programs that arrive while others end the server wait for it and find all that was written."""
+    """A program that starts while another ends the server waits for it, and finds all its writes."""
     churn = "for _ in range(15): del client; client = connect(sys.argv[1]); client.incr('n')"
     programs = [start(kept, churn) for _ in range(4)]
     assert [program.end()[1] for program in programs] == [""] * 4
@@ -78,7 +78,7 @@ def test_no_write_is_lost_while_programs_come_and_go(start: Callable[..., Progra
 
 @for_each("name", ["n" * 150, "a b", "100%", "?#@:", "quote'\"", "-dash", "ünï"])
 def test_a_directory_may_have_any_name(name: str, tmp_path: Path) -> None:
-    """Long names, and percent-encoded special characters, are fine."""
+    """Long names and percent-encoded special characters work."""
     assert server_of(connect(f"embedded://{quote(str(tmp_path / name))}"))[1] == tmp_path / name
     gc.collect()
     wait_until("the server ends", lambda: not (tmp_path / name / "server.socket").is_symlink())

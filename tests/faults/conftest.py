@@ -1,4 +1,4 @@
-"""Proxies in front of the servers, and a clock that goes ahead."""
+"""Proxies in front of the servers, and a clock that can be advanced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def any_proxy(any_server: Server) -> Iterator[Proxy]:
-    """A proxy in front of one real server, for facts that no server can change."""
+    """A proxy in front of one real server, for facts that do not depend on the server."""
     with proxied(any_server.socket) as made:
         yield made
 

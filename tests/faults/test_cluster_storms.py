@@ -22,17 +22,17 @@ LARGE: dict[str, Any] = {"capacity": 20_000, "error_rate": 1e-9, "min_replicas":
 
 
 def one_filter(kind: Any, client: Any) -> Any:
-    """Make a filter whose writes count when a replica has them."""
+    """Make a filter whose writes count once a replica has them."""
     return kind.BloomFilter(client, "seen", **LARGE)
 
 
 def no_receipts(kind: Any, client: Any) -> Any:
-    """Make a filter whose calls are not safe to send again."""
+    """Make a filter whose calls are not safe to retry."""
     return kind.BloomFilter(client, "seen", retry_safe=False, **LARGE)
 
 
 def sharded(kind: Any, client: Any) -> Any:
-    """Make a filter in 16 shards whose writes count when a replica has them."""
+    """Make a filter in 16 shards whose writes count once a replica has them."""
     return kind.ShardedBloomFilter(client, "seen", **LARGE | {"capacity": 1_000_000})
 
 
@@ -40,15 +40,15 @@ def sharded(kind: Any, client: Any) -> Any:
 @pytest.mark.faults
 @sized("count", make_test=6000, make_test_all=1_000_000)
 def test_many_items_over_shards(count: int) -> None:
-    """Four processes add them in batches while shards migrate, and a primary is killed: one winner each."""
+    """Four processes add batches while shards migrate and a primary is killed: each item has one winner."""
     with started(binaries()["valkey-9"]) as made:
         with made.client() as client:
-            sharded(bloomredis, client).add_many(range(1000))  # which makes all shards
+            sharded(bloomredis, client).add_many(range(1000))  # creates every shard
             shards = [key.decode() for key in client.keys("{seen:*}", target_nodes="primaries")]
             sharded(bloomredis, client).clear()
         batch = count // 1000
         report = storm(made, sharded, items=count, keys=shards, batch=batch, ways=("in_batches",) * 4)
-        print(report)  # noqa: T201 - shown where it fails
+        print(report)  # noqa: T201 - shown if the test fails
         assert report.misled == {}
         check_that_it_was_rough(report)
         with made.client() as client:
@@ -58,19 +58,19 @@ def test_many_items_over_shards(count: int) -> None:
 
 
 def check_that_it_was_rough(report: Report) -> None:
-    """Check that the workers had something to cope with."""
+    """Check that enough faults happened during the work."""
     assert (report.done["kill"], report.done["failover"]) == (1, 1)
-    assert report.done["migration"] > 3  # 40 to 60 on a machine that has nothing else to do
+    assert report.done["migration"] > 3  # 40 to 60 on an idle machine
     assert sum(told.errors["OutcomeUnknownError"] for told in report.told) > 0
 
 
 def growing(kind: Any, client: Any) -> Any:
-    """Make one that gets layers meanwhile."""
+    """Make a filter that gets layers during the work."""
     return kind.ScalingBloomFilter(client, "seen", **LARGE | {"capacity": 500})
 
 
 LATE: dict[str, Any] = {"fail_over_at": 0.2, "kill_at": 0.5}
-"""A short series has little left to do when a killed primary is back."""
+"""In a short series little work remains when a killed primary is back."""
 
 CASES = [
     pytest.param("redis-8", growing, 2000, LATE, id="growing-short"),
@@ -89,7 +89,7 @@ def test_each_item_is_new_for_one(name: str, make: Any, count: int, when: Any) -
     """Four processes add the same items while their slot migrates and its owner is killed."""
     with started(binaries()[name]) as made:
         report = storm(made, make, items=count, keys=["seen"], **when)
-        print(report)  # noqa: T201 - shown where it fails
+        print(report)  # noqa: T201 - shown if the test fails
         assert report.misled == {}
         check_that_it_was_rough(report)
         f = (ScalingBloomFilter if make is growing else BloomFilter).open(made.client(), "seen")
@@ -99,9 +99,9 @@ def test_each_item_is_new_for_one(name: str, make: Any, count: int, when: Any) -
 
 @pytest.mark.long
 def test_the_faults_mislead_those_without_receipts() -> None:
-    """The faults are real: where calls are not safe to send again, nobody is told that an item is new."""
+    """The faults are real: without safe retries, some items are reported new to nobody."""
     with started(binaries()["valkey-9"]) as made:
         report = storm(made, no_receipts, items=4000, keys=["seen"])
-        print(report)  # noqa: T201 - shown where it fails
+        print(report)  # noqa: T201 - shown if the test fails
         assert set(report.misled.values()) == {0}
         check_that_it_was_rough(report)

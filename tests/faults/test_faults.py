@@ -1,6 +1,6 @@
 """Servers crash, fail over and misbehave while workers add: each item is new for exactly one of them.
 
-Each scenario runs on every real server at once, in a process for each, since they mostly wait.
+Each scenario runs on every real server at the same time, with a process for each, since they mostly wait.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Report:
 
     server: str
     answered: int
-    misled: dict[str, int]  # items, and how many workers were told that they were new, if not one
-    missing: list[str]  # items that were answered and are not in the filter
+    misled: dict[str, int]  # by item: how many workers were told that it is new, if not one
+    missing: list[str]  # items with an answer that are not in the filter
     done: dict[str, int]
     errors: dict[str, int]
 
@@ -52,13 +52,13 @@ Scenario = Callable[..., Report]
 
 
 def everywhere(scenario: Scenario, servers: Sequence[str] = REAL) -> list[Report]:
-    """Return what a scenario reports of each server; an error that nobody expects is raised."""
+    """Return a scenario's report for each server; an unexpected error is raised."""
     with ProcessPoolExecutor(len(servers), PROCESSES) as pool:
         return list(pool.map(scenario, servers))
 
 
 def seats(at: dict[str, Any], **options: Any) -> dict[str, Seat]:
-    """Return filter objects of several kinds, over clients of their own for the server that is there."""
+    """Return filter objects of several kinds, each with its own client of the current server."""
     never = Retry(NoBackoff(), 0)
     options |= SIZE
     made: dict[str, Any] = {
@@ -75,7 +75,7 @@ def seats(at: dict[str, Any], **options: Any) -> dict[str, Seat]:
 
 
 def patiently(call: Callable[[], object]) -> None:
-    """Make a call that leaves no doubt until it succeeds."""
+    """Repeat a call that is safe to repeat until it succeeds."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with suppress(*DOUBTLESS):
@@ -99,7 +99,7 @@ def crew_at_work(at: dict[str, Seat]) -> Iterator[Crew]:
 
 
 def missing(crew: Crew, server: Server) -> list[str]:
-    """Return what was answered and is not in the filter."""
+    """Return the items that have an answer and are not in the filter."""
     answered = crew.answered()
     with server.client() as client:
         there = BloomFilter.open(client, "seen").contains_many(answered)
@@ -111,7 +111,7 @@ def report(name: str, crew: Crew, lost: list[str], done: dict[str, int]) -> Repo
 
 
 def crashes(name: str, *, kills: int = 20, retry_safe: bool = True) -> Report:
-    """Kill the server and start it again; with appendfsync always, what it has answered is on disk."""
+    """Kill and restart the server; with appendfsync always, every answered write is on disk."""
     options = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
     with running(BINARIES[name], *options) as server:
         with crew_at_work(seats({"unix_socket_path": server.socket}, retry_safe=retry_safe)) as crew:
@@ -124,7 +124,7 @@ def crashes(name: str, *, kills: int = 20, retry_safe: bool = True) -> Report:
 
 
 def failovers(name: str, *, times: int = 6, retry_safe: bool = True) -> Report:
-    """Kill the primary and go on with its replica, with min_replicas=1, then with a replica of that."""
+    """Kill the primary and use its replica, with min_replicas=1, then a replica of that."""
     lost = []
     with ExitStack() as stack:
         pair = Pair(BINARIES[name], stack)
@@ -144,7 +144,7 @@ def failovers(name: str, *, times: int = 6, retry_safe: bool = True) -> Report:
 
 
 def storm(name: str, *, times: int = 600, retry_safe: bool = True) -> Report:
-    """Do what a server, its administrator and the network may do, at random."""
+    """Disturb the server at random, as the server itself, its administrator and the network may."""
     six = b"v=6." in subprocess.run([BINARIES[name], "--version"], capture_output=True, check=True).stdout
     allow = () if six else ("--enable-debug-command", "yes")
     with running(BINARIES[name], "--save", "", *allow) as server, losing(server.socket, share=0) as proxy:
@@ -154,7 +154,7 @@ def storm(name: str, *, times: int = 600, retry_safe: bool = True) -> Report:
 
 
 def chaos(server: Server, proxy: LosingProxy, crew: Crew, times: int, seed: int) -> dict[str, int]:
-    """Do so many mischiefs, each when there were some answers; return how often each was done."""
+    """Cause that many disturbances, each after some answers; return how often each happened."""
     with server.client() as admin:
         mischief: dict[str, Callable[[], object]] = {
             "SCRIPT FLUSH": admin.script_flush,
@@ -188,9 +188,9 @@ SERIES = [
 @pytest.mark.faults
 @pytest.mark.parametrize(("scenario", "servers"), SERIES)
 def test_no_answer_is_wrong_or_forgotten(scenario: Scenario, servers: list[str]) -> None:
-    """Each item is new for one worker, and those that were answered are in the filter, whatever happens."""
+    """Each item is new for one worker, and every answered item is in the filter, whatever happens."""
     for each in everywhere(scenario, servers):
-        print(each)  # noqa: T201 - shown where it fails
+        print(each)  # noqa: T201 - shown if the test fails
         assert (each.misled, each.missing) == ({}, [])
         assert 500 < each.answered < SIZE["capacity"]
         assert all(each.done.values())
@@ -200,7 +200,7 @@ def test_no_answer_is_wrong_or_forgotten(scenario: Scenario, servers: list[str])
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", [crashes, failovers, partial(storm, times=60)], ids=NAMES)
 def test_the_faults_mislead_those_without_receipts(scenario: Scenario) -> None:
-    """The faults are real: where calls are not safe to send again, nobody is told that an item is new."""
+    """The faults are real: without safe retries, some items are reported new to nobody."""
     (each,) = everywhere(partial(scenario, retry_safe=False), ["valkey-9"])
     assert each.misled
     assert set(each.misled.values()) == {0}
@@ -211,7 +211,7 @@ SMALL: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 
 
 def test_equal_items_of_a_lost_batch_have_one_winner(any_server: Server) -> None:
-    """Two tasks add the same item in one batch, whose reply is lost; asked again it is new for one."""
+    """Two tasks add the same item in one batch whose reply is lost; on retry it is new for one."""
 
     async def main() -> list[bool]:
         never = redis.asyncio.retry.Retry(NoBackoff(), 0)
@@ -230,7 +230,7 @@ def test_equal_items_of_a_lost_batch_have_one_winner(any_server: Server) -> None
 
 
 def test_an_answer_is_owed_to_one_caller(any_server: Server) -> None:
-    """One caller has the token; another one that adds the item on the same object gets ahead of it."""
+    """Another caller that adds the item on the object first gets the answer; the token then gets False."""
     with losing(any_server.socket, share=0) as proxy:
         client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0))
         f = BloomFilter(client, "seen", **SMALL)
@@ -243,7 +243,7 @@ def test_an_answer_is_owed_to_one_caller(any_server: Server) -> None:
 
 
 def test_already_there_waits_for_replicas_too() -> None:
-    """Where nothing is new for the caller, it still relies on what another one has just written."""
+    """An answer "already there" waits for replicas too, since it may rely on another's latest write."""
     with ExitStack() as stack:
         pair = Pair(BINARIES["valkey-9"], stack)
         f = BloomFilter(pair.primary.client(), "seen", min_replicas=1, replica_timeout=0.1, **SMALL)
@@ -256,7 +256,7 @@ def test_already_there_waits_for_replicas_too() -> None:
 
 
 def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
-    """A user who may not wait is not told that the write was refused: it is in doubt."""
+    """A user without the right to WAIT gets an unknown outcome, not a refused write."""
     with server.client() as admin:
         admin.acl_setuser(
             "hasty", enabled=True, nopass=True, keys=["*"], commands=["-wait"], categories=["+@all"]
@@ -271,7 +271,7 @@ def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
 
 
 def opened(f: BloomFilter) -> Any:
-    """Return what an object knows that has opened the filter."""
+    """Return the identity that an opened object has."""
     f.reserve()
     return operations(f).stored.handle
 

@@ -33,23 +33,24 @@ RETRIES = {
 }
 ROOT = Path(__file__).parents[2]
 CLIENTS = Path(sys.prefix) / "clients"
-"""Where the Makefile installs the older releases of redis-py."""
+"""The folder where the Makefile installs the older releases of redis-py."""
 
 VERSIONS = {"5": 1, "6": 64, "newest": 1}
-"""Threads that add one by one.  A client of 6 sleeps for a second on average before it asks again, so
-there 64 of them, each with a client and a share of the items, sleep at the same time."""
+"""Threads that add one by one. A client of version 6 sleeps for a second on average before a retry, so 64 of
+them sleep at the same time, each with a client and a share of the items.
+"""
 
 SHARES = {"one_by_one": 0.02, "in_batches": 0.1, "in_tasks": 0.05, "without_tokens": 0.02}
-"""Of the replies to a program, how many are lost; there are fewer where items share round trips."""
+"""The share of a program's replies that is lost; there are fewer replies if items share round trips."""
 
 ADDING = ("one_by_one", "in_batches", "in_tasks")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answers and errors of one program, and the replies that a proxy lost."""
+    """The answers and errors of one program, and the number of replies that a proxy lost."""
 
-    version: str  # of redis-py
+    version: str  # redis-py's
     told: dict[str, int]  # "True" is new, "False" already there
     errors: dict[str, int]
     lost: int
@@ -57,7 +58,7 @@ class Outcome:
 
 @dataclass
 class Runs:
-    """Programs that add items with default clients, one for every release and way, all at once."""
+    """Programs that add items with default clients, all at once: one for each release and way of adding."""
 
     server: Server
     count: int
@@ -76,9 +77,9 @@ MANY = pytest.param(20_000, marks=pytest.mark.long)
 
 @pytest.fixture(scope="module", params=[pytest.param(FEW, marks=pytest.mark.faults), MANY])
 def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
-    """Run them against a server behind proxies, and collect what they print."""
+    """Run the programs against a server behind proxies, and collect their output."""
     with running(binaries()["valkey-9"]) as server, ExitStack() as stack:
-        under_way = {}
+        in_flight = {}
         for version, threads in VERSIONS.items():
             if version != "newest" and not (CLIENTS / f"redis-{version}").exists():
                 continue
@@ -89,8 +90,8 @@ def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
                 arguments = (way, name, proxy.port, workers, request.param)
                 process = stack.enter_context(_program(version, *arguments))
                 stack.callback(process.kill)
-                under_way[name] = (process, proxy)
-        yield Runs(server, request.param, {name: _outcome(*each) for name, each in under_way.items()})
+                in_flight[name] = (process, proxy)
+        yield Runs(server, request.param, {name: _outcome(*each) for name, each in in_flight.items()})
 
 
 def _program(version: str, *arguments: object) -> subprocess.Popen[str]:
@@ -112,7 +113,7 @@ def _outcome(process: subprocess.Popen[str], proxy: LosingProxy) -> Outcome:
 @pytest.mark.parametrize("way", ADDING)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_item_is_lost_with_any_redis_py(runs: Runs, version: str, way: str) -> None:
-    """All items are new, none is new a second time, and no undocumented error comes up."""
+    """All items are new, none is new twice, and no undocumented error is raised."""
     outcome = runs[f"{version} {way}"]
     assert outcome.version.startswith(redis.__version__ if version == "newest" else f"{version}.")
     assert outcome.told == {"True": runs.count}
@@ -127,10 +128,10 @@ def test_no_item_is_lost_with_any_redis_py(runs: Runs, version: str, way: str) -
 def test_a_plain_check_and_set_loses_items(
     runs: Runs, version: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The fault is real: without receipts "already there" is said of items that nobody added before."""
+    """The fault is real: without receipts, items that nobody added are reported as "already there"."""
     plain, ours = runs[f"{version} without_tokens"], runs[f"{version} one_by_one"]
     with capsys.disabled():
-        print(  # noqa: T201 - the two figures are what the issue of lost replies is about
+        print(  # noqa: T201 - the figures quoted in the issue about lost replies
             f"\nredis-py {plain.version}, {runs.count} new items, 'already there' said of "
             f"{plain.told['False']} by a plain script ({plain.lost} replies lost), "
             f"of {ours.told.get('False', 0)} by bloomredis ({ours.lost} lost)"
@@ -152,7 +153,7 @@ def test_no_item_is_lost(server: Server, way: Way, retries: str) -> None:
 
 @for_each("retries", RETRIES)
 def test_no_item_of_many_tasks_is_lost(server: Server, retries: str) -> None:
-    """The same for 32 tasks whose calls travel together."""
+    """The same holds for 32 tasks whose calls share batches."""
 
     async def main() -> list[bool]:
         options: Any = {} if retries != "none" else {"retry": redis.asyncio.retry.Retry(NoBackoff(), 0)}

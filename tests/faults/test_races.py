@@ -1,4 +1,4 @@
-"""Of any number of concurrent callers exactly one is told True."""
+"""Races: of any number of concurrent callers exactly one gets True."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ITEMS = [f"https://example.org/page/{i}" for i in range(20_000)]
 
 
 def adds_all(url: str, items: Sequence[str], worker: int, *, batch: int) -> list[bool]:
-    """Add all items, one by one or in batches; return what this worker was told."""
+    """Add all items, one by one or in batches; return this worker's answers."""
     with redis.Redis.from_url(url) as client:
         f = BloomFilter(client, "race", capacity=100_000, error_rate=1e-9)
         if batch == 1:
@@ -34,7 +34,7 @@ def adds_all(url: str, items: Sequence[str], worker: int, *, batch: int) -> list
 @pytest.mark.parametrize("batch", [1, 100])
 @pytest.mark.parametrize(("count", "workers"), [short(1000, 4), long(20_000, 8)])
 def test_processes_have_one_winner_an_item(server: Server, count: int, workers: int, batch: int) -> None:
-    """Every process adds all items, SCRIPT FLUSH runs in a loop beside them."""
+    """Every process adds all items while SCRIPT FLUSH runs in a loop."""
     items = ITEMS[:count]
     with server.client() as client, flushing_scripts(client) as flushes:
         told = race_processes(partial(adds_all, batch=batch), server.url, items, workers)
@@ -51,7 +51,7 @@ def test_threads_have_one_winner_an_item(client: redis.Redis) -> None:
 
 
 def test_creation_has_one_winner(server: Server) -> None:
-    """Filters that are created by many at once are one filter."""
+    """Filters created by many workers at once are one filter."""
     f = [BloomFilter(server.client(), "race", capacity=1000, error_rate=0.01) for _ in range(8)]
     race_threads(lambda worker: [f[worker].add(f"{worker}")], 8)
     assert f[0].info().count == 8
@@ -59,7 +59,7 @@ def test_creation_has_one_winner(server: Server) -> None:
 
 
 def adds_every_way(url: str, items: Sequence[str], worker: int, *, name: str) -> list[bool]:
-    """Add all items: by threads of this process, or by its asyncio tasks, as the worker's number says."""
+    """Add all items by threads of this process or by its asyncio tasks, depending on the worker's number."""
     if worker % 2:
         return asyncio.run(_adds_with_tasks(url, items, name))
     with redis.Redis.from_url(url) as client:

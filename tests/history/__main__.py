@@ -17,11 +17,11 @@ from tests.support.servers import IN_MEMORY, binaries, module_options, running
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run rounds on each server asked for; print the seed and what came of it."""
+    """Run rounds on each server asked for; print the seed and the results."""
     options = _parsed(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     wrong = False
-    open_holes(options.hole)  # here too are some who clear filters
+    open_holes(options.hole)  # this process has workers that clear filters, too
     with crew(options.hole) as workers:
         workers.ready()
         for name in options.server:
@@ -47,20 +47,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.history", description=__doc__)
     parser.add_argument(
-        "--seed", type=int, help="that of the faults and of what workers ask for; else a new one"
+        "--seed", type=int, help="repeat the faults and calls of this seed; default: a new one"
     )
-    parser.add_argument("--answers", type=int, default=100_000, help="on each server")
+    parser.add_argument("--answers", type=int, default=100_000, help="number of answers on each server")
     parser.add_argument(
         "--server", type=_list, default=sorted(binaries()), help=", ".join(sorted(binaries()))
     )
-    parser.add_argument("--round", type=int, default=0, help="the round to begin with")
-    parser.add_argument("--kind", type=_list, default=KINDS, help=f"of rounds: {', '.join(KINDS)}")
+    parser.add_argument("--round", type=int, default=0, help="start with this round")
+    parser.add_argument("--kind", type=_list, default=KINDS, help=f"kinds of rounds: {', '.join(KINDS)}")
     every = (*FATES, *DISTURBANCES, "raise", "recreate")
     parser.add_argument(
-        "--without", type=_list, default=[], help=f"leave these out, by commas: {', '.join(every)}"
+        "--without", type=_list, default=[], help=f"leave these out, separated by commas: {', '.join(every)}"
     )
-    parser.add_argument("--hole", type=_list, default=[], help=f"open these again: {', '.join(HOLES)}")
-    parser.add_argument("--series", type=int, default=0, help="new items that are added besides, in each way")
+    parser.add_argument("--hole", type=_list, default=[], help=f"open these holes: {', '.join(HOLES)}")
+    parser.add_argument("--series", type=int, default=0, help="also add new items, this many in each way")
     return parser.parse_args(arguments)
 
 

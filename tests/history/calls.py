@@ -1,4 +1,4 @@
-"""Calls as they are asked for, and as they are recorded."""
+"""Calls as workers request them, and as they are recorded."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 State = Literal["running", "answered", "unknown", "lost", "not held", "failed"]
-"""What became of a call.  `unknown` is every end that leaves something to ask again for, `lost` a
-`FilterLostError`, `not held` a `ClaimLostError`, and `failed` an error that no fault explains."""
+"""The outcome of a call. `unknown`: every outcome that allows a retry. `lost`: a `FilterLostError`. `not
+held`: a `ClaimLostError`. `failed`: an error that no fault explains.
+"""
 
 
 @dataclass(slots=True)
 class Call:
-    """The record of a call about one item; a batch has one for each of its items.
+    """The record of a call about one item; a batch has one for each item.
 
     Times are those of the monotonic clock, which all processes of a machine share.
 
-    :ivar owner: the filter object, one of a forked child being another one.
-    :ivar earlier: the call that this one asks again for.
-    :ivar since: the answer may be about any time from then on; None if it is about that of the call.
-    :ivar claim: the call that was answered with the claim which this one is about.
-    :ivar equal: the call about an equal item of the same batch before it.
-    :ivar holder: the name of who claims.
+    :ivar owner: the filter object; a forked child's copy is another object.
+    :ivar earlier: the call of which this one is a retry.
+    :ivar since: the earliest time that the answer may be about; None for the time of the call itself.
+    :ivar claim: the call whose answer was the claim that this one is about.
+    :ivar equal: the call about an equal item earlier in the same batch.
+    :ivar holder: the name of the claimer.
     """
 
     name: str
@@ -50,11 +51,11 @@ class Call:
 
 
 class Ask(NamedTuple):
-    """A call that a worker wants to be made.
+    """A worker's request for a call.
 
-    :ivar earlier: the calls that this one asks again for, one an item.
-    :ivar claims: those that a batch is about, with the calls that were answered with them.
-    :ivar holder: the name of who claims.
+    :ivar earlier: the calls of which this one is a retry, one for each item.
+    :ivar claims: the claims of a batch, with the calls that returned them.
+    :ivar holder: the name of the claimer.
     :ivar hurry: seconds after which a task is cancelled.
     """
 
@@ -71,11 +72,11 @@ class Ask(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The records of a call, and what it returned."""
+    """The records of a call, and its return value."""
 
     calls: list[Call]
     value: Any = None
 
 
 Work = Generator[Ask, Outcome, None]
-"""What a worker does: it yields the calls that it wants to be made, in a thread or in a task."""
+"""A worker's work: it yields the calls to make, in a thread or in a task."""

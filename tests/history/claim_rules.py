@@ -1,9 +1,9 @@
-"""The rules of claims: two workers never hold an item at a time, and one commits it in a generation.
+"""The rules of claims: an item has one holder at a time, and is committed once in a generation.
 
-A worker holds an item from when it was answered "claimed" until the lease is over that it asked for last,
-counted from when it asked, or until it begins to commit it or to give it back.  Of two who claim it by one
-name, the later one holds it.  Leases are measured by the server's clock, which runs as fast as that of the
-callers, being on the same machine.
+A worker holds an item from the answer "claimed" until its last lease ends, counted from the request for
+that lease, or until it begins to commit or release the item. If two workers claim by one name, the later
+one holds the item. The server's clock measures leases, and runs as fast as that of the callers on the same
+machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.history.rules import GRAIN, History
 
 
 class Grant:
-    """The time in which a claim is held for sure, and what was done with it."""
+    """The time in which a claim is certainly held, and the calls about it."""
 
     def __init__(self, history: History, claim: Call, deeds: Sequence[Call], claims: Sequence[Call]) -> None:
         self.claim = claim
@@ -38,7 +38,7 @@ class Grant:
 
 
 def claim_violations(history: History) -> Iterator[str]:
-    """Yield what is wrong with the claims of a round."""
+    """Yield each violation of the rules of claims in a round."""
     deeds: dict[str | None, list[Call]] = defaultdict(list)
     for call in sorted(history.calls, key=lambda call: call.start):
         deeds[call.claim].append(call)
@@ -56,12 +56,12 @@ def claim_violations(history: History) -> Iterator[str]:
 
 
 def _latest(history: History, call: Call) -> float:
-    """Return the time at which a call was executed, at the latest."""
+    """Return the latest time at which a call may have been executed."""
     return call.end + (0.0 if call.state == "answered" else history.plan.latest_copy)
 
 
 def _unequal(claims: Sequence[Call]) -> Iterator[str]:
-    """Equal items of a batch have one claim, and so one answer."""
+    """Check that equal items of a batch have one claim, and so one answer."""
     by_name = {call.name: call for call in claims}
     for call in claims:
         first = by_name.get(call.equal or "")
@@ -96,7 +96,7 @@ def _two_commits(history: History, grants: Sequence[Grant]) -> Iterator[str]:
 def _busy(
     history: History, claims: Sequence[Call], deeds: Mapping[str | None, Sequence[Call]]
 ) -> Iterator[str]:
-    """An item is busy while another claim on it may stand, or may yet be executed; not by one's own."""
+    """Check that "busy" comes only while another claim may exist or may yet be executed, not one's own."""
     for call in claims:
         if call.answer != "busy":
             continue
@@ -107,7 +107,7 @@ def _busy(
 
 
 def _may_last(history: History, claim: Call, deeds: Mapping[str | None, Sequence[Call]]) -> float:
-    """Return the time until which a claim may stand, at most."""
+    """Return the latest time until which a claim may last."""
     extended = [each for each in deeds[claim.name] if each.verb == "extend"]
     late = history.plan.latest_copy
     return max(each.end + late + each.lease for each in (claim, *extended)) + GRAIN
@@ -126,7 +126,7 @@ def _done(history: History, claims: Sequence[Call], commits: Sequence[Call]) -> 
 def _at_the_end(
     history: History, item: str, grants: Sequence[Grant], commits: Sequence[Call]
 ) -> Iterator[str]:
-    """Every commit that was answered is in, and one that lost its claim has changed nothing."""
+    """Check that every answered commit is in the filter, and that a lost claim's commit changed nothing."""
     last = history.standing(item).last
     possible = history.standing(item).same(last)
     in_doubt = {each.name for each in commits if meet(possible, history.generations(each))}

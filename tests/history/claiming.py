@@ -1,4 +1,4 @@
-"""Workers that claim items, and commit them, give them back, hold them for longer or forget them."""
+"""Workers that claim items, and commit, release, extend or forget them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from tests.history.calls import Ask, Call, Outcome, Work
 from tests.history.working import Worker
 
 LEASES: Final = (0.05, 0.3, 5.0)
-"""Seconds: some leases run out while their holder is busy."""
+"""Seconds: some leases end while their holder is busy."""
 
 HOLDERS: Final = ("unit 0", "unit 1")
 ENDS: Final = {"commit": 5, "release": 2, "forget": 1}
 
 
 class ClaimWorker(Worker):
-    """Claims items that all others claim too."""
+    """Claims items that all other workers claim too."""
 
     def step(self) -> Work:
-        """Claim an item or some, and deal with what is held."""
+        """Claim one or several items, and deal with the claims held."""
         many = self.dice.random() < 0.2
         items = self.picked(5 if many else 1)
         if items:
@@ -27,7 +27,7 @@ class ClaimWorker(Worker):
             yield from self._claim(ask._replace(holder=named, renews=self.dice.random() < 0.3))
 
     def again(self, call: Call) -> Work:
-        """Claim an item again."""
+        """Retry the claim of an item."""
         yield from self._claim(Ask("claim", (call.item,), (call,), lease=self._lease(), holder=call.holder))
 
     def _lease(self) -> float:
@@ -49,7 +49,7 @@ class ClaimWorker(Worker):
             yield from self._deal(each)
 
     def _deal_with_all(self, claims: list[tuple[Call, Any]]) -> Work:
-        """Commit or release claims in one call, until all are answered."""
+        """Commit or release claims in one call, until all have answers."""
         verb = self.dice.choice(("commit_many", "commit_many", "release_many"))
         earlier: dict[str, Call] = {}
         while claims:
@@ -63,7 +63,7 @@ class ClaimWorker(Worker):
                 yield from self.learn(Outcome([each for each in outcome.calls if each.state == "lost"]))
 
     def _deal(self, claim: tuple[Call, Any]) -> Work:
-        """Do with a claim what comes to mind; its end is asked for until it is answered."""
+        """Treat a claim at random; retry its end until it has an answer."""
         item = (claim[0].item,)
         if self.dice.random() < 0.3:
             yield from self._until_answered(Ask("extend", item, claim=claim, lease=self._lease()))

@@ -1,4 +1,4 @@
-"""Processes that are killed while they work on a filter."""
+"""Processes that are killed during a call on a filter."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.support.holes import open_holes
 
 Work = Literal["clear", "add"]
 
-GROWTH: Final = ("add", "add_layer", "reserve", "record_shard")
+GROWTH: Final = ("add", "add_layer", "reserve", "settle_record")
 ITEMS: Final = 60
 _SPAN: Final = struct.Struct("dd")
 
 
 class Crash(NamedTuple):
-    """A process that is to be killed.
+    """A process to kill.
 
-    :ivar after: so many steps of what it does; a process that comes to its end before is not killed.
+    :ivar after: kill after this many steps; a process that ends earlier is not killed.
     """
 
     plan: Plan
@@ -36,7 +36,7 @@ class Crash(NamedTuple):
 
 
 def serve(pipe: Any, holes: Sequence[str]) -> None:
-    """Run the processes that come out of a pipe; send back when each replaced the filter."""
+    """Run the processes that a pipe requests; send back when each replaced the filter."""
     open_holes(holes)
     for crash in iter(pipe.recv, None):
         reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""What happens to the filter of a round: it is emptied, evicted, cleared twice at once, left half cleared."""
+"""Disturbances of a round's filter: it is emptied, evicted, cleared twice at once, left half cleared."""
 
 from __future__ import annotations
 
@@ -19,42 +19,38 @@ from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
 from bloomredis.stored.shards import record as shard_record
 from tests.history.crashing import Crash, Work
 from tests.history.faults import Faults
-from tests.history.losses import NOTICED, Loss
+from tests.history.losses import Loss
 from tests.history.plans import REMEMBERED, SHARDS, SIZE, SLICES, Plan
 from tests.history.watching import REPLACED, Watch, watched
 from tests.support.background import started
 from tests.support.servers import Server
 
 PACES: Final = (0.25, 0.25, 0.8)
-"""Seconds between one loss and the next, about."""
+"""Approximate seconds between two losses."""
 
 STALLS: Final = (0.0, 0.01, 0.05, 0.2)
-"""Seconds for which a process stops in the middle of what it does."""
-
-BEFORE_THE_END: Final = 2 * NOTICED
-"""Of a round: time that is left to notice what is noticed late."""
+"""Seconds for which a process pauses half-way."""
 
 ABANDONED: Final = 0.2
 """Share of the rebuilds that end with an exception."""
 
 AHEAD: Final = 0.02
-"""Seconds by which a process is faster than others."""
+"""Seconds that a process is ahead of others."""
 
 
-class _Abandoned(Exception):  # noqa: N818 - no error of the library
-    """Raised in the block of a rebuild."""
+class _Abandoned(Exception):  # noqa: N818 - not an error of the library
+    """Raised in the block of a rebuild to abandon it."""
 
 
 Crashes = Callable[[Crash], Sequence[tuple[float, float]]]
 
 
 class Disturber:
-    """Disturbs a round, and remembers what was lost.
+    """Disturbs a round and records the losses.
 
     :ivar met: how often each disturbance happened.
-
-    :param crash: runs a process that is killed, and returns when it replaced the filter.
-    :param faults: those of the connections of workers to each server.
+    :param crash: runs a process, kills it, and returns when it replaced the filter.
+    :param faults: the faults of the workers' connections to each server.
     """
 
     def __init__(
@@ -68,35 +64,22 @@ class Disturber:
         self._faults = faults
         self._dice = what.dice("disturbances")
         self._numbers = itertools.count()
-        self._slow = NOTICED if what.kind == "sharded" else 0.0
         self._pace = self._dice.choice(PACES)
         self._idle = self._filter(on_lost="raise")
         self._used = float("-inf")
 
     def run(self, over: threading.Event) -> None:
-        """Disturb until the round is over."""
+        """Disturb until the round ends."""
         due = self._what.start + self._dice.uniform(0.0, self._pace)
         if "idle" in self._what.disturbances:
             self._use_idle()
         while not over.wait(self._dice.uniform(0.005, 0.1)):
             self._clients[0].script_flush()
             if self._what.disturbances and time.monotonic() > due and self._what.goes_on():
-                known = len(self.losses)
-                name = self._dice.choice(self._possible())
+                name = self._dice.choice(self._what.disturbances)
                 DISTURBANCES[name](self)
                 self.met[name] += 1
-                slow = max((loss.slow for loss in self.losses[known:]), default=0.0)
-                due = time.monotonic() + slow + self._dice.uniform(0.0, 2 * self._pace)
-
-    def _possible(self) -> list[str]:
-        """Return what may happen now: what is noticed late, not at the end of a round."""
-        late = ("evict_record", "clear", "two_clears", "delete", "crash_clear", "nothing")
-        possible = [
-            each
-            for each in self._what.disturbances
-            if each not in late or time.monotonic() + self._slow < self._what.end or not self._slow
-        ]
-        return possible or ["nothing"]
+                due = time.monotonic() + self._dice.uniform(0.0, 2 * self._pace)
 
     def _filter(self, watch: Watch | None = None, on_lost: str = "recreate") -> Any:
         kind: Any = getattr(bloomredis, self._what.made.called)
@@ -106,10 +89,10 @@ class Disturber:
     def _lost(self, what: str, start: float, **more: Any) -> None:
         self.losses.append(Loss(start, time.monotonic(), what, **more))
 
-    # -- what is lost without the library
+    # -- losses that the library does not cause
 
     def nothing(self) -> None:
-        """Let nothing happen."""
+        """Do nothing."""
 
     def flush_all(self) -> None:
         """Remove every key of every server."""
@@ -119,13 +102,14 @@ class Disturber:
         self._lost("FLUSHALL", start)
 
     def evict_record(self) -> None:
-        """Evict the record, or the one key that there is."""
+        """Evict the record, or the only key."""
         start = time.monotonic()
         if self._clients[0].unlink(self._what.seed):
-            self._lost("the record is evicted", start, slow=self._slow)
+            self._opened()
+            self._lost("the record is evicted", start)
 
     def evict_layer(self) -> None:
-        """Evict a layer of the record; of a rotating filter the newest, which has not come to its end."""
+        """Evict a layer of the record; for a rotating filter the newest, which has not expired."""
         stored: Any = self._clients[0].get(self._what.seed)
         if stored is None:
             return
@@ -137,29 +121,29 @@ class Disturber:
             self._lost(f"layer {number} is evicted", start, lasts=True)
 
     def evict_shard(self) -> None:
-        """Evict a shard; it is not sure that anything is lost if the record does not know that shard."""
+        """Evict a shard; the loss is uncertain if the record does not name that shard."""
         number = self._dice.randrange(SHARDS)
         key = shard_record.key(self._what.seed, SHARDS, number)
         client = self._clients[number % len(self._clients)]
         stored: Any = self._clients[0].get(self._what.seed)
-        recorded = stored and shard_record.parse(stored)[1][number]
-        sure = bool(recorded) and client.getrange(key, 40, 47) == recorded
+        named = stored and shard_record.parse(stored).made[number]
+        sure = bool(named) and client.getrange(key, 48, 55) == named.to_bytes(8, "big")
         start = time.monotonic()
         if client.unlink(key):
             self._lost(f"shard {number} is evicted", start, shard=number, sure=sure)
 
     def away(self) -> None:
-        """Let the second server be away for a while."""
+        """Make the second server unreachable for a while."""
         self._faults[-1].leave(self._dice.choice((0.02, 0.1, 0.4)))
 
-    # -- what the library is asked to do
+    # -- calls of the library
 
     def clear(self) -> None:
         """Clear the filter."""
         self._emptied("clear")
 
     def two_clears(self) -> None:
-        """Clear it in two processes at once, of which each may stop for a while in the middle."""
+        """Clear the filter in two processes at once, each of which may pause half-way."""
         self._at_once("clear")
 
     def delete(self) -> None:
@@ -170,7 +154,7 @@ class Disturber:
             self._at_once("delete")
 
     def rebuild(self) -> None:
-        """Rebuild the filter from all that it holds, for other numbers of items; abandon it at times."""
+        """Rebuild the filter from its items for another capacity; sometimes abandon it."""
         f, stall = self._filter(), self._dice.choice(STALLS)
         capacity = self._dice.choice((None, SIZE["capacity"] // 3, SIZE["capacity"] * 2))
         with suppress(FilterLostError, _Abandoned), f.rebuild(capacity=capacity) as new:
@@ -195,29 +179,39 @@ class Disturber:
         start = time.monotonic()
         getattr(self._filter(watch), verb)()
         if watch.replaced:
-            self._replaced(verb, watch.replaced)
+            self._replaced(verb, watch.replaced, start)
         else:
-            self._lost(f"{verb}()", start, sure=False)  # there may have been no filter
+            self._lost(f"{verb}()", start, sure=False)  # the filter may have been missing
 
-    def _replaced(self, verb: str, spans: Sequence[tuple[float, float]]) -> None:
-        """Remember when an operation of the library replaced the filter, of which the shards come later."""
-        self.losses += [Loss(*span, f"{verb}()", slow=self._slow) for span in spans]
+    def _replaced(self, verb: str, spans: Sequence[tuple[float, float]], start: float) -> None:
+        """Record when a call of the library replaced the filter; for a sharded one, part by part."""
+        if self._what.kind == "sharded" and spans:
+            self._opened()
+            self._lost(f"{verb}()", start)
+        else:
+            self.losses += [Loss(*span, f"{verb}()") for span in spans]
+
+    def _opened(self) -> None:
+        """Open a sharded filter, which replaces leftover shards of an earlier one."""
+        if self._what.kind == "sharded":
+            self._filter().reserve()
 
     def crash_clear(self) -> None:
-        """Let a process be killed in the middle of clear(), or soon after it."""
+        """Kill a process during clear() or soon after it."""
         self._crash("clear", self._dice.randint(1, 4))
 
     def crash_growth(self) -> None:
-        """Let a process be killed while it adds items, for which it begins layers or shards."""
+        """Kill a process that adds items and begins layers or shards for them."""
         self._crash("add", self._dice.randint(1, 60))
 
     def _crash(self, work: Work, after: int) -> None:
         sockets = [client.connection_pool.connection_kwargs["path"] for client in self._clients]
         crash = Crash(self._what, sockets, work, after, next(self._numbers))
-        self._replaced(f"{work}() of a process that is killed", self._crashing(crash))
+        start = time.monotonic()
+        self._replaced(f"{work}() of a process that is killed", self._crashing(crash), start)
 
     def idle(self) -> None:
-        """Let a process be the first to come after a loss that has forgotten all it knew."""
+        """After a loss, let a process without earlier knowledge call first."""
         if time.monotonic() > self._used + REMEMBERED * (1 + 2 / SLICES):
             self._faults[0].hold(AHEAD)
             self.flush_all()
@@ -252,7 +246,7 @@ DISTURBANCES: Final[dict[str, Callable[[Disturber], object]]] = {
 def disturbed(
     servers: Sequence[Server], what: Plan, crash: Crashes, faults: Sequence[Faults]
 ) -> Iterator[Disturber]:
-    """Run SCRIPT FLUSH again and again, and lose the filter if that is planned; yield what remembers it."""
+    """Repeat SCRIPT FLUSH, and lose the filter if planned; yield the disturber."""
     over = threading.Event()
     with ExitStack() as stack:
         clients = [stack.enter_context(server.client()) for server in servers]

@@ -1,4 +1,4 @@
-"""Faults of connections, from a seed: each connection has dice of its own."""
+"""Faults of connections, from a seed: each connection has its own random numbers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Rates:
     """Shares of connections and requests.
 
     :ivar calm: connections without any fault.
-    :ivar faults: requests with a fault, of the other connections.
-    :ivar refused: of calls that may have been executed, those that are refused when they are sent again.
+    :ivar faults: requests with a fault, on the other connections.
+    :ivar refused: share of possibly executed calls whose retry is refused.
     :ivar only: names of the faults, if not all.
     """
 
@@ -37,22 +37,22 @@ class Rates:
     only: Sequence[str] = ()
 
     def without(self, names: Collection[str]) -> Rates:
-        """Return the same without some faults."""
+        """Return the same rates without some faults."""
         left = [name for name in FATES if name not in names]
         return replace(self, only=left, faults=self.faults if left else 0.0)
 
 
 class Dice(threading.local):
-    """The dice of a connection, which the proxy serves in a thread of its own."""
+    """The random numbers of a connection; the proxy serves each connection in a thread."""
 
     def __init__(self, seed: str, numbers: itertools.count[int], rates: Rates) -> None:
         self.random = random.Random(f"{seed} connection {next(numbers)}")
         self.is_calm = self.random.random() < rates.calm
-        self.copies: list[Exchange] = []  # that are still on their way
+        self.copies: list[Exchange] = []  # late copies not yet executed
 
 
 class Faults:
-    """A fate that the proxy gives to every request.
+    """A fate that the proxy applies to every request.
 
     :ivar met: how often each fault happened.
     """
@@ -61,14 +61,12 @@ class Faults:
         self.met: Counter[str] = Counter()
         self._rates = rates
         self._dice = Dice(seed, itertools.count(), rates)
-        self._to_refuse: Counter[bytes] = (
-            Counter()
-        )  # calls that may have been executed, as they are sent again
+        self._to_refuse: Counter[bytes] = Counter()  # possibly executed calls, which are refused on retry
         self._names = tuple(rates.only or FATES)
         self._away_until = self._slow_until = 0.0
 
     def __call__(self, exchange: Exchange) -> bool:
-        """Decide about a request."""
+        """Choose a request's fate."""
         if time.monotonic() < self._away_until:
             self.met["server away"] += 1
             return dropped(exchange)
@@ -77,16 +75,16 @@ class Faults:
             return passed(exchange)
         dice = self._dice
         while dice.copies:
-            dice.copies.pop().execute()  # its reply has been read by now, or nobody waits for it
+            dice.copies.pop().execute()  # the client has the call's reply by now, or does not wait for it
         fate = self._fate(exchange, dice)
         return passed(exchange) if fate is None else FATES[fate](self, exchange, dice)
 
     def leave(self, seconds: float) -> None:
-        """Answer nothing for so long."""
+        """Send no reply for that many seconds."""
         self._away_until = time.monotonic() + seconds
 
     def hold(self, seconds: float) -> None:
-        """Pass on nothing for so long; it comes a little later."""
+        """Hold the request back for that many seconds, then pass it on."""
         self._slow_until = time.monotonic() + seconds
 
     def _fate(self, exchange: Exchange, dice: Dice) -> str | None:
@@ -106,7 +104,7 @@ class Faults:
 
 def _late_copy(exchange: Exchange, dice: Dice) -> bool:
     exchange.hang_up()
-    time.sleep(dice.random.choice((0.001, 0.005, 0.03)))  # meanwhile the call is sent again
+    time.sleep(dice.random.choice((0.001, 0.005, 0.03)))  # the client retries meanwhile
     exchange.execute()
     return False
 
@@ -124,7 +122,7 @@ def _copied(exchange: Exchange, dice: Dice) -> bool:
 
 def _slow(exchange: Exchange, dice: Dice) -> bool:
     reply = exchange.execute()
-    time.sleep(dice.random.choice((0.001, 0.005, 0.02)))  # for callers who do not wait so long
+    time.sleep(dice.random.choice((0.001, 0.005, 0.02)))  # for callers with shorter timeouts
     exchange.answer(reply)
     return True
 

@@ -1,4 +1,4 @@
-"""All rules that a round has to keep, by what it was about."""
+"""The choice of rules for a round, by its kind and workload."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.history.rules import History, violations
 
 
 def all_violations(history: History) -> Iterator[str]:
-    """Yield what is wrong with a round: first with what was told of losses, then with its answers."""
+    """Yield each violation in a round: first those about losses, then those about answers."""
     yield from loss_violations(history)
     yield from answer_violations(history)
 
 
 def answer_violations(history: History) -> Iterator[str]:
-    """Yield what is wrong with the answers of a round."""
+    """Yield each violation in the answers of a round."""
     if history.plan.claims:
         yield from claim_violations(history)
     elif history.plan.kind == "rotating":

@@ -1,4 +1,4 @@
-"""The rules of losses: every object is told of each, once, and does not answer for what is there instead."""
+"""The rules of losses: every object reports each loss once, and does not answer for the new filter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WAYS_OUT: Final = ("reserve", "clear", "delete")
 
 
 def loss_violations(history: History) -> Iterator[str]:
-    """Yield what is wrong with what objects were told of losses."""
+    """Yield each violation in the reports of losses."""
     for call in history.calls:
         if call.state in ("failed", "running"):
             yield f"unexpected end: {call}"
@@ -31,7 +31,7 @@ def loss_violations(history: History) -> Iterator[str]:
 
 
 def _false_alarms(history: History, calls: Sequence[Call]) -> Iterator[str]:
-    """An object is told only of what was lost since it last dealt with a loss."""
+    """Check that an object reports only losses since it last handled one."""
     for call in calls:
         if call.state == "lost" and (
             history.plan.on_lost == "recreate"
@@ -43,9 +43,9 @@ def _false_alarms(history: History, calls: Sequence[Call]) -> Iterator[str]:
 
 
 def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> bool:
-    """Return whether the object had dealt with a loss before a call.
+    """Return whether the object had handled a loss before a call.
 
-    Another call that was under way then may bring back what the object knew before.
+    Another call in flight at that time may bring back what the object knew before.
     """
     later = (each for each in history.losses if each is not loss and each.start >= loss.end)
     sure = (each.end for each in later if each.sure)
@@ -53,15 +53,15 @@ def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> b
     for each in calls:
         if each.verb not in _WAYS_OUT or each.state != "answered" or each.end > call.start:
             continue
-        under_way = (other for other in calls if other.start < each.end and other.end > each.start)
+        in_flight = (other for other in calls if other.start < each.end and other.end > each.start)
         cures = each.start >= (healed if each.verb == "reserve" else loss.end)
-        if cures and all(other is each for other in under_way):
+        if cures and all(other is each for other in in_flight):
             return True
     return False
 
 
 def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
-    """An object that was not given the new filter must not answer for it."""
+    """Check that an object does not answer for a new filter before it has reported the loss."""
     for loss in history.losses:
         emptied = (each.end for each in calls if each.verb in _WAYS_OUT and each.start < loss.start)
         since = max(emptied, default=-math.inf)
@@ -76,7 +76,7 @@ def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
         for call in calls:
             silent = (
                 call.end < forgotten
-                and history.begun(call) > loss.settled
+                and history.begun(call) > loss.end
                 and call.state == "answered"
                 and call.verb in ("add", "contains")
                 and loss.shard in (None, history.plan.shard(call.item))
@@ -86,14 +86,14 @@ def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
 
 
 def _used(history: History, call: Call, loss: Loss) -> bool:
-    """Return whether a call shows that its object knew what was lost afterwards."""
+    """Return whether a call shows that its object had used the lost filter."""
     if (
         call.state != "answered"
         or call.end > loss.start
         or loss.shard not in (None, history.plan.shard(call.item))
     ):
         return False
-    if history.plan.kind == "rotating":  # it forgets by itself
+    if history.plan.kind == "rotating":  # a rotating filter forgets by itself
         return bool(
             call.verb == "add"
             and call.answer

@@ -1,4 +1,4 @@
-"""Plans of rounds: everything that the coordinator and its worker processes have to agree on."""
+"""Plans of rounds: all that the coordinator and its worker processes must agree on."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ WINDOW: Final = 40
 
 SLICES: Final = 4
 REMEMBERED: Final = 0.8
-"""Seconds for which a rotating filter finds an item at least."""
+"""Seconds for which a rotating filter certainly finds an item."""
 SHARDS: Final = 8
 LATEST_COPY: Final = 0.5
 
 
 class Made(NamedTuple):
-    """What the filters of a kind are made with.
+    """The class and parameters of the filters of a kind.
 
     :ivar called: the name of the public class.
-    :ivar faults: of the names in `DISTURBANCES`, those that can happen to them.
-    :ivar seconds: how many times longer than others a round is.
+    :ivar faults: the names in `DISTURBANCES` that can happen to them.
+    :ivar seconds: factor of a round's length.
     """
 
     called: str
@@ -40,7 +40,7 @@ class Made(NamedTuple):
 
 
 HARMLESS: Final = ("rebuild",)
-"""Disturbances by which nothing is lost."""
+"""Disturbances that lose nothing."""
 _OF_A_KEY: Final = ("flush_all", "evict_record", "clear", "rebuild", "rebuild")
 _WHOLE: Final = ("flush_all", "evict_record", "clear", "two_clears", "delete", "crash_clear", "crash_growth")
 
@@ -68,13 +68,13 @@ MADE: Final[dict[Kind, Made]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """A round on a filter of its own, from `start` to `end` on the monotonic clock.
+    """A round on its own filter, from `start` to `end` on the monotonic clock.
 
-    :ivar seed: that of everything random in it; also the filter's name.
-    :ivar port: that of the proxy.
-    :ivar others: the ports of proxies of further servers.
-    :ivar disturbances: what happens to the filter from time to time.
-    :ivar claims: workers claim items, in place of adding them.
+    :ivar seed: the seed of everything random in the round; also the filter's name.
+    :ivar port: the port of the proxy.
+    :ivar others: the ports of the proxies of further servers.
+    :ivar disturbances: disturbances that happen to the filter from time to time.
+    :ivar claims: workers claim items instead of adding them.
     """
 
     seed: str
@@ -89,22 +89,22 @@ class Plan:
 
     @property
     def made(self) -> Made:
-        """What the filter is made with."""
+        """The class and parameters of the filter."""
         return MADE[self.kind]
 
     @property
     def remembered(self) -> float:
-        """Seconds for which a rotating filter finds an item at least."""
+        """Seconds for which a rotating filter certainly finds an item."""
         return REMEMBERED
 
     @property
     def latest_copy(self) -> float:
-        """Seconds after the end of a call in which a copy of it may be executed, and a good deal more."""
+        """Seconds after a call's end within which a late copy may be executed, plus a wide margin."""
         return LATEST_COPY
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of every filter object but one that shares calls."""
+        """The options of every filter object except those that share calls."""
         return {**self.made.options, "on_lost": self.on_lost}
 
     @property
@@ -113,17 +113,17 @@ class Plan:
         return (self.port, *self.others)
 
     def dice(self, name: str) -> random.Random:
-        """Return the dice of a worker."""
+        """Return the random numbers of a worker."""
         return random.Random(f"{self.seed} {name}")
 
     def goes_on(self) -> bool:
-        """Return whether there is time left."""
+        """Return whether the round still has time."""
         return time.monotonic() < self.end
 
     def window(self) -> Sequence[int]:
-        """Return the numbers of the items that all workers ask about at this time.
+        """Return the numbers of the items that all workers use at this time.
 
-        Those of a rotating filter come back before and after the filter has forgotten them.
+        The items of a rotating filter come back before and after they expire.
         """
         front = int((time.monotonic() - self.start) * ITEMS_A_SECOND)
         if self.kind == "rotating":
@@ -131,22 +131,22 @@ class Plan:
         return range(front, front + WINDOW)
 
     def asked_so_far(self) -> Sequence[str]:
-        """Return all items that any worker may have asked about by now."""
+        """Return all items that any worker may have used by now."""
         return [f"i{number}" for number in range(self.window()[-1] + ITEMS_A_SECOND)]
 
     def shard(self, item: str) -> int | None:
-        """Return the shard that an item lives in, None if there are none."""
+        """Return the shard of an item, or None without shards."""
         return self._shards.number(item.encode()) if self.kind == "sharded" else None
 
     @cached_property
     def _shards(self) -> shard_record.ShardRecord:
-        return shard_record.plan(**self.made.options)
+        return shard_record.plan_record(**self.made.options)
 
 
 def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: Collection[str] = ()) -> Plan:
-    """Return the plan of a round: kinds take turns, with losses and without.
+    """Return the plan of a round: kinds alternate, with losses and without.
 
-    :param without: disturbances that are left out, and values of `on_lost`.
+    :param without: disturbances and values of `on_lost` to leave out.
     """
     dice = random.Random(f"{seed} {number}")
     turns: tuple[tuple[Kind, bool], ...] = (

@@ -1,4 +1,4 @@
-"""A process of workers: threads, threads that share calls, tasks, one that hands tokens over, and forks."""
+"""A process of workers: threads, threads that share calls, tasks, one that passes tokens on, and forks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHILD_SECONDS: Final = 0.12
 
 
 _pools: Final[list[Any]] = []
-"""Connection pools of forking threads.  A child replaces their locks, and first asks for them."""
+"""Connection pools of forking threads. A child replaces their locks before it uses them."""
 
 
 _held: Final[list[Any]] = []
@@ -59,16 +59,16 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 @dataclass(frozen=True)
 class Links:
-    """What processes share: each one's inbox of tokens, and a barrier after which none is sent."""
+    """Connections between processes: an inbox of tokens for each, and a barrier after which none is sent."""
 
     inboxes: Sequence[Any]
     barrier: Any
 
 
 def serve(pipe: Any, number: int, links: Links, holes: Sequence[str]) -> None:
-    """Run the rounds whose plans come out of a pipe, and send back what was recorded."""
+    """Run the rounds whose plans a pipe delivers, and send back the records."""
     logging.getLogger("bloomredis").setLevel(logging.ERROR)  # losses are planned
-    "imported".encode("idna")  # by every socket, under a lock that no child may find taken
+    "imported".encode("idna")  # every socket imports this codec, under a lock that a fork could copy locked
     open_holes(holes)
     for plan in iter(pipe.recv, None):
         try:
@@ -91,7 +91,7 @@ class Process:
         self._records: list[Call] = []
 
     def run(self) -> list[Call]:
-        """Let all workers do their work, and return their records."""
+        """Run all workers, and return their records."""
         with ExitStack() as stack:
             stack.callback(_pools.clear)
             threads, together = (
@@ -132,10 +132,10 @@ class Process:
         return started(lambda: _worked(seat, self._worker(name)))
 
     def _alone(self, own: Any) -> list[Call]:
-        """Work with a filter object of one's own, and exchange tokens with other processes."""
+        """Work with a filter object of this thread only, and exchange tokens with other processes."""
         name = f"{self._name}/alone"
         seat = Seat(name, name, own)
-        if self._plan.claims:  # whose errors have no tokens
+        if self._plan.claims:  # whose errors carry no tokens
             return _worked(seat, self._worker("alone"))
         worker = self._worker("alone", hands=(self._hand, self._handed))
         seat.run(worker.work())
@@ -173,7 +173,7 @@ class Process:
         return [call for seat in seats for call in seat.records]
 
     def _fork(self, shared: dict[str, Any]) -> list[Call]:
-        """Fork children at once, again and again; they go on with the filters of this process's threads."""
+        """Fork children repeatedly, several at once; they use the filters of this process's threads."""
         records: list[Call] = []
         for number in range(1_000_000):
             if not self._plan.goes_on():
@@ -186,8 +186,8 @@ class Process:
         return records
 
     def _child(self, name: str, shared: Any) -> list[Call]:
-        """Work in threads of a child; siblings ask for the same."""
-        faulthandler.dump_traceback_later(PATIENCE)  # it is killed a little later
+        """Work in threads of a child; its siblings make the same calls."""
+        faulthandler.dump_traceback_later(PATIENCE)  # before the parent kills it
         self._plan = replace(self._plan, end=min(self._plan.end, time.monotonic() + CHILD_SECONDS))
 
         def work(number: int) -> list[Call]:
@@ -209,5 +209,5 @@ def _worked(seat: Seat, worker: Worker) -> list[Call]:
 
 
 def _result(work: Future[list[Call]], plan: Plan) -> list[Call]:
-    """Return what a worker recorded; `TimeoutError` if it hangs."""
+    """Return a worker's records; raise `TimeoutError` if it hangs."""
     return work.result(max(0.0, plan.end - time.monotonic()) + 2 * PATIENCE)

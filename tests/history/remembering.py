@@ -1,7 +1,7 @@
-"""The rules of a rotating filter: it finds an item for a window at least, and a slice longer at most.
+"""The rules of a rotating filter: an item is found for one window at least, and one slice longer at most.
 
-An object that had no answer for an item tells the next who asks what that call would have been told.  So an
-answer may be as old as the first call of its object that had none.
+A retry after a lost reply gets the answer of the first call. So an answer may be as old as the first call
+of its object without an answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.history.rules import GRAIN, History, told
 
 
 def memory_violations(history: History) -> Iterator[str]:
-    """Yield what is wrong with the answers of a round with a rotating filter."""
+    """Yield each violation in a round with a rotating filter."""
     tests, adds = history.by_item("contains"), history.by_item("add")
     for item in adds.keys() | tests.keys():
         memory = Memory(history, adds.get(item, ()))
@@ -29,7 +29,7 @@ def memory_violations(history: History) -> Iterator[str]:
 
 
 class Memory:
-    """What was said of one item."""
+    """The answers about one item."""
 
     def __init__(self, history: History, adds: Sequence[Call]) -> None:
         self._history = history
@@ -40,30 +40,30 @@ class Memory:
         self._at_most = history.plan.remembered * (1 + 1 / SLICES) + GRAIN
 
     def _begun(self, call: Call) -> float:
-        """Return when what a call was told may have happened, at the earliest."""
+        """Return the earliest time that a call's answer may be about."""
         owned = (each.start for each in self._unanswered if each.owner == call.owner)
         return min((self._history.first[call.name].start, *owned))
 
     def _same(self, first: Call, second: Call) -> bool:
-        """Return whether two calls are about the same generation for sure."""
+        """Return whether two calls are certainly about the same generation."""
         about = self._history.generations(first)
         return len(about) == 1 and about == self._history.generations(second)
 
     def two_winners(self) -> Iterator[str]:
-        """Nobody is told True again within a window."""
+        """Check that no one is told True again within a window."""
         for first, second in combinations(self._winners, 2):
             apart = max(second.end - self._begun(first), first.end - self._begun(second))
             if self._same(first, second) and apart < self._at_least:
                 yield told(f"two winners within {self._at_least:.3f} s", (first, second))
 
     def too_long(self) -> Iterator[str]:
-        """What is already there was added, and not too long ago."""
+        """Check that an item "already there" was added, and not too long ago."""
         for call in self._answered:
             if not call.answer:
                 yield from self._is_there(call, self._begun(call))
 
     def tested(self, test: Call) -> Iterator[str]:
-        """What was added within a window is found, and what was forgotten is not."""
+        """Check that an item added within a window is found, and a forgotten one is not."""
         if test.answer:
             yield from self._is_there(test, test.start)
             return
@@ -84,5 +84,5 @@ class Memory:
             yield told(f"already there, and nobody added it within {self._at_most:.3f} s: {call}", before)
 
     def _latest(self, call: Call) -> float:
-        """Return when a call was executed, at the latest."""
+        """Return the latest time at which a call may have been executed."""
         return call.end + (0.0 if call.state == "answered" else self._history.plan.latest_copy)

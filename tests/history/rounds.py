@@ -1,4 +1,4 @@
-"""Rounds: worker processes call filters over a proxy with faults, and what they recorded is checked."""
+"""Rounds: worker processes call filters over a proxy with faults, and their records are checked."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ ROUND_SECONDS: Final = 1.5
 MOST_TOLD: Final = 5
 PATIENCE: Final = 90.0
 FULL: Final = 15
-"""A counter that has got there stays there."""
+"""A counter at this value stays there."""
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 
 @dataclass
 class Found:
-    """What a series of rounds came to.
+    """The results of a series of rounds.
 
-    :ivar wrong: what is wrong with the first round that broke a rule.
+    :ivar wrong: the violations of the first round that broke a rule.
     """
 
     rounds: int = 0
@@ -49,7 +49,7 @@ class Found:
     wrong: list[str] = field(default_factory=list)
 
     def count(self, calls: Sequence[Call], faults: Iterable[Counter[str]], met: Counter[str]) -> None:
-        """Count what happened in a round."""
+        """Count the events of a round."""
         self.calls.update(call.state for call in calls)
         self.disturbances.update(met)
         for each in faults:
@@ -66,11 +66,11 @@ class Found:
 
 
 class Crew:
-    """The worker processes, which outlive a round."""
+    """The worker processes, which live through all rounds."""
 
     def __init__(self, holes: Sequence[str], processes: int) -> None:
         links = Links([_SPAWN.SimpleQueue() for _ in range(processes)], _SPAWN.Barrier(processes))
-        self._links = links  # whose semaphores must be there when a process starts
+        self._links = links  # keeps their semaphores alive until a process starts
         pipes = [_SPAWN.Pipe() for _ in range(processes)]
         self._pipes: list[Any] = [ours for ours, _ in pipes]
         self._processes = [
@@ -83,7 +83,7 @@ class Crew:
             process.start()
 
     def run(self, what: Plan) -> list[Call]:
-        """Let all processes work on a round; return what they recorded."""
+        """Let all processes work on a round; return their records."""
         for pipe in self._pipes:
             pipe.send(what)
         calls = []
@@ -96,7 +96,7 @@ class Crew:
         return calls
 
     def crash(self, crash: Crash) -> Sequence[tuple[float, float]]:
-        """Let a process be killed at its work; return when it replaced the filter."""
+        """Kill a process during its work; return when it replaced the filter."""
         self._crashes.send(crash)
         assert self._crashes.poll(PATIENCE), "a process that should be killed hangs"
         spans: Sequence[tuple[float, float]] = self._crashes.recv()
@@ -127,9 +127,9 @@ def crew(holes: Sequence[str] = (), processes: int = PROCESSES) -> Iterator[Crew
 class Rounds:
     """Rounds on one server.
 
-    :param other: a second server, for filters on two.
-    :param kinds: of rounds; others are left out.
-    :param without: faults of connections, disturbances, and values of `on_lost` that are left out.
+    :param other: a second server, for filters on two servers.
+    :param kinds: the kinds of rounds to run.
+    :param without: faults of connections, disturbances, and values of `on_lost` to leave out.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Rounds:
         self._rates = Rates().without(without)
 
     def check(self, answers: int, *, first: int = 0, lasting: float = ROUND_SECONDS) -> Found:
-        """Run rounds, each of so many seconds, until so many calls are answered or a rule is broken."""
+        """Run rounds of that many seconds until that many calls have answers or a rule is broken."""
         begun = time.monotonic()
         for number in itertools.count(first):
             if self._plan(number, (0, 0), 0.0).kind not in self._kinds:
@@ -167,7 +167,7 @@ class Rounds:
         return plan(self._seed, number, ports, lasting, self._without)
 
     def _round(self, number: int, lasting: float) -> list[str]:
-        """Run one round; return what is wrong with it."""
+        """Run one round; return its violations."""
         faults = [
             Faults(f"{self._seed} {number} {place}", self._rates) for place in range(len(self._servers))
         ]
@@ -188,7 +188,7 @@ class Rounds:
 
 
 def _of_workers(calls: Sequence[Call]) -> list[Loss]:
-    """Return when workers cleared the filter; each may have found none, or been answered late."""
+    """Return when workers cleared the filter; each clear may have found no filter, or had a late reply."""
     return [
         Loss(call.start, call.end + (0.0 if call.state == "answered" else LATEST_COPY), "clear()", sure=False)
         for call in calls
@@ -197,7 +197,7 @@ def _of_workers(calls: Sequence[Call]) -> list[Loss]:
 
 
 def _history(clients: Any, what: Plan, calls: list[Call], losses: Sequence[Loss]) -> History:
-    """Ask the servers without faults what is in the filter, and delete it."""
+    """Read the filter's items from the servers without faults, and delete the filter."""
     items = sorted({call.item for call in calls if call.item})
     kind: Any = getattr(bloomredis, what.made.called)
     f = kind(clients, what.seed, **{**what.options, "on_lost": "recreate"})
@@ -221,7 +221,7 @@ def _history(clients: Any, what: Plan, calls: list[Call], losses: Sequence[Loss]
 
 
 def _left(clients: Any, what: Plan, losses: Sequence[Loss]) -> list[str]:
-    """Return the keys that stay for ever, or hold items; layers whose record was lost may be among those."""
+    """Return the keys that never expire or hold items, except layers whose record was lost."""
     if what.kind in ("scaling", "rotating") and any("record" in loss.what for loss in losses):
         return []
     several = clients if isinstance(clients, list) else [clients]

@@ -1,6 +1,7 @@
-"""The rules that the answers of a round must keep.
+"""The rules for the answers of a round.
 
-Rules speak of calls about one generation for sure, and excuse what another may explain.
+A rule applies to calls that are certainly about one generation; an answer that another generation may
+explain is accepted.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from tests.history.losses import Generations, Loss, meet
 from tests.history.plans import Plan
 
 GRAIN: Final = 0.003
-"""Seconds: the server counts milliseconds, from when it has read the command."""
+"""Seconds: the server counts whole milliseconds, from the time it reads the command."""
 
 
 @dataclass(frozen=True)
 class History:
-    """A round that is over.
+    """A finished round.
 
-    :ivar present: of each item whether it is in the filter at the end.
-    :ivar counts: of each item how often it could be taken out at the end, if the filter counts.
-    :ivar left: the keys that are there after `delete()`.
+    :ivar present: for each item, whether it is in the filter at the end.
+    :ivar counts: for each item, how often it could be removed at the end, if the filter counts.
+    :ivar left: the keys that exist after `delete()`.
     """
 
     plan: Plan
@@ -40,14 +41,14 @@ class History:
 
     @cached_property
     def first(self) -> dict[str, Call]:
-        """The first call of each series that asked for the same: a receipt answers as it would have."""
+        """The first call of each series of retries, whose answer a receipt repeats."""
         first: dict[str, Call] = {}
         for call in sorted(self.calls, key=lambda call: call.start):
             first[call.name] = first.get(call.earlier or "", call)
         return first
 
     def standing(self, item: str) -> Generations:
-        """Return the generations of what an item is in."""
+        """Return the generations of the filter or shard that holds an item."""
         shard = self.plan.shard(item)
         if shard not in self._standing:
             self._standing[shard] = Generations(loss for loss in self.losses if loss.shard in (None, shard))
@@ -60,17 +61,17 @@ class History:
         return self._about[call.name]
 
     def begun(self, call: Call) -> float:
-        """Return when what a call was answered may have happened, at the earliest."""
+        """Return the earliest time that a call's answer may be about."""
         first = self.first[call.name]
         return min(each.start if each.since is None else each.since for each in (first, call))
 
     def possible(self, call: Call) -> range:
-        """Return the same, with those that losses which are not sure may have left as they were."""
+        """Return the generations of a call, and those that equal them if uncertain losses did not happen."""
         about = self.generations(call)
         return range(self.standing(call.item).same(about[0])[0], about[-1] + 1)
 
     def is_about(self, call: Call, generation: int) -> bool:
-        """Return whether a call was answered about a generation for sure."""
+        """Return whether a call was certainly answered about a generation."""
         about = self.generations(call)
         return call.state == "answered" and len(about) == 1 and about[0] == generation
 
@@ -99,7 +100,7 @@ class History:
 
 
 def violations(history: History) -> Iterator[str]:
-    """Yield what is wrong with the answers of a round, whose adds were remembered for ever."""
+    """Yield each violation in the answers of a round without expiring items."""
     if history.plan.kind == "counting":
         yield from _miscounted(history)
         return
@@ -114,7 +115,7 @@ def violations(history: History) -> Iterator[str]:
 def _in_generation(
     history: History, item: str, generation: int, adds: Sequence[Call], tests: Sequence[Call]
 ) -> Iterator[str]:
-    """Of all who add an item one is answered True, nobody False before; and it is there from then on."""
+    """Check that one add of an item gets True and none False before it, and that the item then stays."""
     standing = history.standing(item)
     is_last = generation == standing.last
     calls = [call for call in adds if meet(history.generations(call), standing.same(generation))]
@@ -150,7 +151,7 @@ def _tested(
 
 
 def _miscounted(history: History) -> Iterator[str]:
-    """Each answered call counted once; what a worker has added, and not removed, is in."""
+    """Check that each answered call counted once, and that each worker's remaining adds are in."""
     for item, calls in history.by_item("add", "remove", "contains").items():
         adds, removals, tests = (
             [call for call in calls if call.verb == verb] for verb in ("add", "remove", "contains")
@@ -168,5 +169,5 @@ def _miscounted(history: History) -> Iterator[str]:
 
 
 def told(what: str, calls: Iterable[Call]) -> str:
-    """Return what is wrong, with the calls that show it."""
+    """Return a violation, with the calls that show it."""
     return "\n    ".join([what, *map(str, calls)])

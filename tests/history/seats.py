@@ -1,4 +1,4 @@
-"""Seats of workers: they make the calls on a filter object and record them."""
+"""Seats of workers: they make calls on a filter object and record them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "claim_many": lambda f, ask: f.claim_many(ask.items, ask.lease, owner=ask.holder),
     "commit_many": lambda f, ask: f.commit_many([claim for _, claim in ask.claims]),
     "release_many": lambda f, ask: f.release_many([claim for _, claim in ask.claims]),
-    "commit": lambda _, ask: ask.claim[1].commit(),  # type: ignore[index]  # it has one
+    "commit": lambda _, ask: ask.claim[1].commit(),  # type: ignore[index]  # a claim's ask has one
     "release": lambda _, ask: ask.claim[1].release(),  # type: ignore[index]
     "extend": lambda _, ask: ask.claim[1].extend(ask.lease),  # type: ignore[index]
     "reserve": lambda f, _: f.reserve(),
@@ -51,7 +51,7 @@ _STATES: Final[tuple[tuple[tuple[type[BaseException], ...], State], ...]] = (
 class Seat:
     """One worker's place at a filter object.
 
-    :param worker: a name of its own.
+    :param worker: a unique name.
     :ivar records: all calls, in order.
     """
 
@@ -63,7 +63,7 @@ class Seat:
         self._numbers = itertools.count()
 
     def run(self, work: Work) -> None:
-        """Do a worker's calls in this thread."""
+        """Make a worker's calls in this thread."""
         ask = next(work, None)
         while ask is not None:
             calls = self._begin(ask)
@@ -75,7 +75,7 @@ class Seat:
             ask = _next(work, ended(ask, calls, value, error, time.monotonic()))
 
     async def run_task(self, work: Work) -> None:
-        """Do a worker's calls in this task, or in one that is cancelled in time."""
+        """Make a worker's calls in this task, or in one that is cancelled after a time."""
         ask = next(work, None)
         while ask is not None:
             calls = self._begin(ask)
@@ -95,7 +95,7 @@ class Seat:
         return await self._made(ask)
 
     async def _in_time(self, ask: Ask) -> Any:
-        """Make a call; of those in a hurry one half is cancelled by `wait_for`, the other by its task."""
+        """Make a call; of calls with a time limit `wait_for` cancels half, and their task the others."""
         if ask.hurry is None:
             return await self._awaited(ask)
         if len(self.records) % 2:
@@ -145,7 +145,7 @@ def ended(ask: Ask, calls: list[Call], value: Any, error: BaseException | None, 
     if isinstance(error, BatchInterruptedError):
         tokens, value, error = error.tokens, error.results, error.__cause__
     for call, answer in zip(calls, answers, strict=False):
-        call.state, call.answer = "answered", getattr(answer, "state", answer)
+        call.state, call.answer = "answered", getattr(getattr(answer, "_state", answer), "status", answer)
         if call.verb in ("commit", "release") and answer == "lost":
             call.state = "not held"
     for call, token in itertools.zip_longest(calls[len(answers) :], tokens[: len(calls) - len(answers)]):

@@ -1,4 +1,4 @@
-"""A series of new items, each added by one worker: whatever is lost or refused, each of them is new."""
+"""A series of new items, each added by one worker: whatever is lost or refused, each is new."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.support.proxy import proxied
 from tests.support.servers import Server
 
 LOST: Final = Rates(calm=0.0, faults=0.02, refused=1.0, only=("lost",))
-"""One reply in fifty is lost, and the server refuses the call when it is sent again."""
+"""One reply in fifty is lost, and the server refuses the call's retry."""
 
 BATCH: Final = 100
 TASKS: Final = 32
 
 
 class SeriesWorker(Worker):
-    """Adds items of its own, one after the other or in batches, with tokens or without."""
+    """Adds its own items, one by one or in batches, with tokens or without."""
 
     def __init__(self, name: str, plan: Plan, items: Sequence[str], batch: int = 1) -> None:
         super().__init__(name, plan)
@@ -40,7 +40,7 @@ class SeriesWorker(Worker):
         self._batch = batch
 
     def work(self) -> Work:
-        """Add all items, each until it is answered."""
+        """Add all items, each until it has an answer."""
         for start in range(0, len(self._items), self._batch):
             items = self._items[start : start + self._batch]
             yield from self.made(Ask("add_many" if self._batch > 1 else "add", items))
@@ -48,7 +48,7 @@ class SeriesWorker(Worker):
                 yield from self.ask_again()
 
     def step(self) -> Work:
-        """Do nothing: there is no end in time."""
+        """Do nothing: a series has no time limit."""
         yield from ()
 
 
@@ -90,7 +90,7 @@ WAYS: Final[dict[str, Callable[[Plan, Sequence[str]], list[Call]]]] = {
 
 
 def series(server: Server, seed: int, count: int, way: str, rates: Rates = LOST) -> tuple[list[str], str]:
-    """Add so many new items; return what is wrong, and the figures in words."""
+    """Add that many new items; return the violations, and the figures as text."""
     items = [f"{i}" for i in range(count)]
     faults = Faults(f"{seed} {way}", rates)
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""What replaces a filter is seen, in this process and in one that is killed there."""
+"""Commands that replace a filter are detected, in this process and in one that is killed there."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 
 
 def made(kind: Kind, client: Any, name: str = "seen") -> Any:
-    """Return a filter as in a round."""
+    """Return a filter as a round makes it."""
     return getattr(bloomredis, MADE[kind].called)(client, name, **MADE[kind].options)
 
 
 @for_each("kind", KINDS)
 @for_each("verb", ["clear", "delete"])
 def test_what_replaces_a_filter(any_client: redis.Redis, kind: Kind, verb: str) -> None:
-    """It is a command of clear() or delete(), and none of those that make a filter or add to it."""
+    """Only a command of clear() or delete() replaces a filter, no command that creates it or adds to it."""
     stopped: list[str] = []
     watch = Watch(b"seen", stop=lambda: stopped.append("here"), at=[REPLACED])
     f = made(kind, watched([any_client], watch))
@@ -43,7 +43,7 @@ def test_what_replaces_a_filter(any_client: redis.Redis, kind: Kind, verb: str) 
 
 @pytest.fixture(scope="module")
 def crashes() -> Iterator[Any]:
-    """A pipe to the process that runs others which are killed."""
+    """A pipe to the process that runs and kills other processes."""
     ours, theirs = _SPAWN.Pipe()
     process = _SPAWN.Process(target=crashing.serve, args=(theirs, ()), daemon=True)
     process.start()
@@ -54,7 +54,7 @@ def crashes() -> Iterator[Any]:
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_a_process_that_is_killed(any_server: Server, crashes: Any, kind: Kind) -> None:
-    """One that clears the filter has done so and no more; one that adds has added some."""
+    """A killed clear() has cleared the filter and done no more; a killed add has added some items."""
     work: Work
     for work in get_args(Work):
         with any_server.client() as client:

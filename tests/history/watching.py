@@ -1,4 +1,4 @@
-"""Clients that see when an operation replaces a filter, and stop it, or its process, in the middle."""
+"""Clients that detect when an operation replaces a filter, and stop it or its process half-way."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Final
 from tests.support.proxy import verbs
 
 REPLACED: Final = "replaced"
-"""In the place of a verb: any command by which the filter becomes another one."""
+"""In place of a verb: any command that replaces the filter."""
 
 _WRITES: Final = {"add_layer": (0, 1), "reserve_record": (2, 0), "clear": (0, 1)}
-"""Scripts that replace a filter: the argument with what is replaced, and the one with what is stored."""
+"""Scripts that replace a filter: the index of the old value's argument, and that of the new one's."""
 
 _GENERATION: Final = slice(40, 48)
 
 
 @dataclass
 class Watch:
-    """What an operation sent.
+    """The commands of an operation.
 
-    :param stop: is called once, after so many commands with one of these verbs.
-    :ivar replaced: when the filter became another one, from and to.
+    :param stop: is called once, after that many commands with one of these verbs.
+    :ivar replaced: the start and end of the time in which the filter was replaced.
     """
 
     name: bytes
@@ -34,7 +34,7 @@ class Watch:
     replaced: list[tuple[float, float]] = field(default_factory=list)
 
     def sent(self, place: int, command: Sequence[Any], start: float, reply: Any) -> None:
-        """Note a command to one of several servers, of which the first has the record, and its reply."""
+        """Record a command to one of several servers, of which the first has the record, and its reply."""
         verb = verbs().get(_bytes(command[1]), "") if str(command[0]).startswith("EVAL") else ""
         replaces = place == 0 and self._replaces(verb, command, reply)
         if replaces:
@@ -61,7 +61,7 @@ class Watch:
 
 
 class Watched:
-    """A client whose commands are watched."""
+    """A client whose commands are recorded."""
 
     def __init__(self, client: Any, watch: Watch, place: int) -> None:
         self._client = client
@@ -76,7 +76,7 @@ class Watched:
         return reply
 
     def pipeline(self, *, transaction: bool) -> Any:
-        """Return a pipeline, which is watched too."""
+        """Return a pipeline that is recorded too."""
         return _Pipeline(self._client.pipeline(transaction=transaction), self._watch, self._place)
 
 
@@ -100,7 +100,7 @@ class _Pipeline:
 
 
 def watched(clients: Sequence[Any], watch: Watch) -> Any:
-    """Return what a filter is made with: the one client, or the list of several."""
+    """Return the constructor's client argument: one client, or the list of several."""
     several = [Watched(client, watch, place) for place, client in enumerate(clients)]
     return several if len(several) > 1 else several[0]
 

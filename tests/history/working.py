@@ -1,4 +1,4 @@
-"""Workers: what each asks for, one call after the other, until all it asked for is answered."""
+"""Workers: the calls of each, one after the other, until all have answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.history.calls import Ask, Call, Outcome, Work
 from tests.history.plans import Plan
 
 PATIENCE: Final = 15.0
-"""Seconds after the end of a round in which whatever has no answer is asked again."""
+"""Seconds after the end of a round for retries of calls without an answer."""
 
 HURRIED: Final = 0.3
-"""Share of the calls of tasks that are cancelled if they take long."""
+"""Share of a task's calls that are cancelled if they take long."""
 
 Hand = tuple[Call, str]
 """A call without an answer and its token, for another process."""
@@ -25,10 +25,10 @@ Hand = tuple[Call, str]
 class Worker(ABC):
     """A worker of some kind.
 
-    :param luck: the name of its dice, if it shall ask for the same as another one.
-    :param hands: how to hand a token to another process, and those that others handed to this one; None for
-        workers who share their filter object, and so ask that again.
-    :param hurries: it is a task, and some of its calls are cancelled.
+    :param luck: the name of its random numbers, if it shall make the same calls as another worker.
+    :param hands: functions that pass a token to another process, and that receive those of other processes;
+        None for workers who share their filter object, and so retry by themselves.
+    :param hurries: the worker is a task, and some of its calls are cancelled.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Worker(ABC):
         self.plan = plan
         self.dice = plan.dice(luck or name)
         self.owed: list[Call] = []
-        self.handed: set[str] = set()  # items that this object must not be asked about any more
+        self.handed: set[str] = set()  # items that this object must not retry
         self._hands = hands
         self._hurries = hurries
-        self._haste = self.dice.choice((0.4, 0.03))  # in asking again
+        self._haste = self.dice.choice((0.4, 0.03))  # chance of a retry
         self._uses_tokens = hands is not None or self.dice.random() < 0.5
 
     def work(self) -> Work:
-        """Ask until the round is over, and then until nothing is owed."""
+        """Make calls until the round ends, then retry until every call has an answer."""
         while self.plan.goes_on():
             yield from self.step()
             yield from self.receive()
@@ -59,7 +59,7 @@ class Worker(ABC):
                 yield from self.ask_again()
 
     def settle(self) -> Work:
-        """Ask until nothing is owed."""
+        """Retry until every call has an answer."""
         yield from self.receive()
         while self.owed and time.monotonic() < self.plan.end + PATIENCE:
             yield from self.ask_again()
@@ -69,27 +69,27 @@ class Worker(ABC):
         """Make some calls."""
 
     def ask_again(self) -> Work:
-        """Ask again for what is owed, one call after the other."""
+        """Retry the calls without an answer, one after the other."""
         for _ in range(len(self.owed)):
             yield from self.again(self.owed.pop(0))
 
     def again(self, call: Call) -> Work:
-        """Ask again for a call."""
+        """Retry a call."""
         ask = Ask(call.verb, (call.item,), (call,), token=call.token if self.uses_tokens else None)
         yield from self.made(ask)
 
     @property
     def uses_tokens(self) -> bool:
-        """Whether it asks with the tokens of errors; if not, the filter object remembers."""
+        """Whether it retries with the tokens of errors; if not, the filter object remembers."""
         return self._uses_tokens
 
     def made(self, ask: Ask) -> Work:
-        """Make a call; what has no answer is owed to this worker, or handed on with its token."""
+        """Make a call; keep it for a retry if it has no answer, or pass its token on."""
         outcome = yield self.hurried(ask)
         yield from self.learn(outcome)
 
     def learn(self, outcome: Outcome) -> Work:
-        """Find out what became of a call."""
+        """Record the outcome of a call."""
         for call in outcome.calls:
             if call.state == "unknown" and call.verb != "contains":
                 self._owe(call)
@@ -104,9 +104,9 @@ class Worker(ABC):
         return ask
 
     def _owe(self, call: Call) -> None:
-        """Keep a call to ask again, or hand it on, unless this object asks for the same item again.
+        """Keep a call for a retry, or pass it on, unless this object retries the same item.
 
-        Of equal items all are handed on or none: without a token the object gives the answers of all.
+        Of equal items all are passed on or none: without a token the object gives the answers of all.
         """
         is_handed = call.item in self.handed
         may = self._hands and call.token and all(other.item != call.item for other in self.owed)
@@ -119,7 +119,7 @@ class Worker(ABC):
             self.owed.append(call)
 
     def receive(self) -> Work:
-        """Ask for what other processes have handed to this one."""
+        """Retry the calls that other processes have passed on."""
         for call, token in self._hands[1]() if self._hands else ():
             (answer,) = (yield Ask(call.verb, (call.item,), (call,), token=token)).calls
             if answer.state == "unknown":
@@ -129,21 +129,21 @@ class Worker(ABC):
                 yield from self._go_on(answer)
 
     def _go_on(self, lost: Call) -> Work:
-        """Go on with what is there, or clear what cannot be used, unless another worker may have."""
+        """Continue with the current filter, or clear a damaged one, unless another worker may have."""
         is_damaged = "reserve()" not in lost.error
         verb = "clear" if is_damaged and self.dice.random() < 0.5 else "reserve"
         while (yield Ask(verb)).calls[0].state == "unknown":
             pass
 
     def picked(self, most: int) -> Sequence[str]:
-        """Return up to so many items, of which some are equal."""
+        """Return up to that many items, some of them equal."""
         window = self.plan.window()
         items = (f"i{self.dice.choice(window)}" for _ in range(self.dice.randint(1, most)))
         return [item for item in items if item not in self.handed]
 
 
 class ItemWorker(Worker):
-    """Adds items that all others add too, one by one and in batches, and tests them."""
+    """Adds items that all other workers add too, one by one and in batches, and tests them."""
 
     def step(self) -> Work:
         """Make one call."""
@@ -153,7 +153,7 @@ class ItemWorker(Worker):
             yield from self.made(Ask(verb, items))
 
     def ask_again(self) -> Work:
-        """Ask again for what is owed, one by one or, where the object remembers, at once."""
+        """Retry the calls without an answer, one by one or, if the object remembers, at once."""
         distinct = {call.item for call in self.owed}
         if self.uses_tokens or len(distinct) < len(self.owed) or self.dice.random() < 0.5:
             yield from super().ask_again()
@@ -163,14 +163,14 @@ class ItemWorker(Worker):
 
 
 class CountingWorker(Worker):
-    """Adds items of which others have some too, and takes them out again, each at most once.
+    """Adds items that some other workers have too, and removes them again, each at most once.
 
-    A counter ends at 15, so one worker in four takes part in an item, and children have items of their own.
-    So do tasks that are cancelled: a call without a token is asked again only about such an item.
+    A counter ends at 15, so one worker in four uses an item, and children have their own items. So do tasks
+    that are cancelled: a call without a token is retried only for such an item.
     """
 
     def __init__(self, name: str, plan: Plan, **options: object) -> None:
-        super().__init__(name, plan, **options)  # type: ignore[arg-type]  # they are those of its base
+        super().__init__(name, plan, **options)  # type: ignore[arg-type]  # the options of its base class
         self._has_own = self._hurries or options.get("luck") is not None
         self._share = random.Random(name).randrange(4)
         self._added: set[str] = set()
@@ -179,7 +179,7 @@ class CountingWorker(Worker):
 
     @property
     def uses_tokens(self) -> bool:
-        """It does: of several who ask without one, each counts."""
+        """True: of several retries without a token, each would count."""
         return True
 
     def step(self) -> Work:
@@ -205,7 +205,7 @@ class CountingWorker(Worker):
         return items
 
     def learn(self, outcome: Outcome) -> Work:
-        """Remember what is in by this worker."""
+        """Record which items this worker has in the filter."""
         self._in += [call.item for call in outcome.calls if call.verb == "add" and call.state == "answered"]
         yield from super().learn(outcome)
 

@@ -1,4 +1,4 @@
-"""Plain filters that become the oldest layer of one that grows."""
+"""Plain filters that become the oldest layer of a growing filter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAYOUTS = pytest.mark.parametrize(
 
 
 def adopted(bloom: Any, client: redis.Redis, **options: Any) -> Any:
-    """Return a filter that grows, over either driver."""
+    """Return a growing filter, for either driver."""
     if not hasattr(bloom, "_loop"):
         return ScalingBloomFilter.adopt(client, "seen", **options)
     bloom.wait(__import__("bloomredis.asyncio").asyncio.ScalingBloomFilter.adopt(bloom._twin(client), "seen"))
@@ -40,11 +40,11 @@ def adopted(bloom: Any, client: redis.Redis, **options: Any) -> Any:
 @LAYOUTS
 @sized("capacity", make_test=400, make_test_all=2000)
 def test_a_full_filter_grows(
-    bloom: Any, client: redis.Redis, *, layout: str, rate: float, block_bits: int, capacity: int
+    bloom: Any, client: redis.Redis, *, layout: Any, rate: float, block_bits: int, capacity: int
 ) -> None:
     """It keeps its items, count, creation and time to live; new items go into further layers.
 
-    Blocks of 128 bits stay as they are: each layer is read with those of its own header.
+    Blocks of 128 bits stay as they are: each layer is read by its own header.
     """
     old, new = range(capacity), range(capacity, capacity * 9 // 2)
     f: Any = BloomFilter(client, "seen", capacity=capacity, error_rate=rate, layout=layout, ttl=500)
@@ -68,7 +68,7 @@ def test_a_full_filter_grows(
 
 
 def test_what_has_grown_is_a_filter_like_others(any_client: redis.Redis) -> None:
-    """It is saved, restored, emptied and deleted."""
+    """It is saved, restored, cleared and deleted like any filter."""
     BloomFilter(any_client, "seen", capacity=2000, error_rate=0.01).add_many(OLD)
     grown = ScalingBloomFilter.adopt(any_client, "seen", expansion=4, tightening_ratio=0.8)
     assert grown.info().error_rate == pytest.approx(0.05)
@@ -87,9 +87,9 @@ def test_what_has_grown_is_a_filter_like_others(any_client: redis.Redis) -> None
 
 @LAYOUTS
 def test_every_call_finds_the_items_of_the_oldest_layer(
-    any_client: redis.Redis, layout: str, rate: float, block_bits: int, tmp_path: Path
+    any_client: redis.Redis, layout: Any, rate: float, block_bits: int, tmp_path: Path
 ) -> None:
-    """Alone, in batches, by claims, and in a file; and the layers have the blocks of their own headers."""
+    """Single calls, batches, claims and a file find them, though the layers have different blocks."""
     BloomFilter(any_client, "seen", capacity=2000, error_rate=rate, layout=layout).add_many(OLD)
     grown: Any = ScalingBloomFilter.adopt(any_client, "seen")
     grown.add_many(range(2000, 4000))
@@ -109,27 +109,27 @@ def test_every_call_finds_the_items_of_the_oldest_layer(
 
 
 def test_users_of_the_plain_filter_notice(any_client: redis.Redis) -> None:
-    """Their next call raises, and so does every other class but the right one."""
+    """Their next call raises, and so does every class but the right one."""
     f = BloomFilter(any_client, "seen", capacity=2000, error_rate=0.01)
     f.add("x")
     ScalingBloomFilter.adopt(any_client, "seen")
     for call in (f.add, f.contains):
         with pytest.raises(FilterLostError):
             call("x")
-    with pytest.raises(FilterMismatchError, match="use ScalingBloomFilter"):
+    with pytest.raises(FilterMismatchError, match="open it with ScalingBloomFilter"):
         BloomFilter.open(any_client, "seen")
     assert "x" in ScalingBloomFilter.open(any_client, "seen")
 
 
 def test_what_cannot_be_adopted(any_client: redis.Redis) -> None:
-    """No filter, another class, or a rate that leaves none; and it stays as it is."""
+    """A missing filter, another class, or a rate too low for layers is refused, and stays unchanged."""
     with pytest.raises(FilterNotFoundError, match="no filter 'seen' to adopt"):
         ScalingBloomFilter.adopt(any_client, "seen")
     CountingBloomFilter(any_client, "counting", capacity=100, error_rate=0.01).add("x")
     with pytest.raises(FilterMismatchError, match="CountingBloomFilter"):
         ScalingBloomFilter.adopt(any_client, "counting")
     BloomFilter(any_client, "loose", capacity=100, error_rate=0.6).add("x")
-    with pytest.raises(ValueError, match="take a smaller one"):
+    with pytest.raises(ValueError, match="use a smaller tightening_ratio"):
         ScalingBloomFilter.adopt(any_client, "loose")
     assert "x" in BloomFilter.open(any_client, "loose")
     with pytest.raises(ValueError, match="expansion"):
@@ -137,20 +137,20 @@ def test_what_cannot_be_adopted(any_client: redis.Redis) -> None:
 
 
 def test_a_lost_reply_does_not_adopt_twice(any_client: redis.Redis) -> None:
-    """Where the client gives up, the error says how to find out."""
+    """If the client gives up, the error says how to find out."""
     BloomFilter(any_client, "seen", capacity=2000, error_rate=0.01).add_many(OLD)
     losing: Any = LosingClient(any_client)
     losing.lose = ["answer"] * 2 + ["lost"] * 9
-    ScalingBloomFilter.adopt(any_client, "seen")  # so that the script is known
+    ScalingBloomFilter.adopt(any_client, "seen")  # loads the script
     BloomFilter(any_client, "other", capacity=2000, error_rate=0.01).add_many(OLD)
     losing.lose = ["answer", "lost"]
-    with pytest.raises(OutcomeUnknownError, match="look whether it was done"):
+    with pytest.raises(OutcomeUnknownError, match="check the outcome"):
         ScalingBloomFilter.adopt(losing, "other")
     assert all(ScalingBloomFilter.open(any_client, "other").contains_many(OLD))
 
 
 def test_a_process_that_ends_leaves_one_of_both(any_client: redis.Redis) -> None:
-    """The plain filter or the one that grows, with all items."""
+    """Either the plain filter or the growing one exists, with all items."""
     met = set()
     for step in range(20):
         any_client.flushall()

@@ -1,4 +1,4 @@
-"""What items go through is part of what is stored: another `encode=`, or none, is refused."""
+"""The encoding of items is part of the stored filter: another `encode=`, or none, is refused."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ ENCODINGS: Final[dict[str, Callable[[Any], bytes] | None]] = {
 
 
 def same_secret() -> Any:
-    """Return `keyed` of the secret once more, as another process makes it."""
+    """Return `keyed` with the same secret, as another process makes it."""
     return keyed("0123456789abcdef")
 
 
 @pytest.mark.parametrize("kind", SIZES)
 @for_each("made", ENCODINGS)
 def test_another_encoding_is_refused(client: redis.Redis, bloom: Any, kind: str, made: str) -> None:
-    """By every call, with the parameters and without, before anything is added."""
+    """Every call refuses it, with the parameters and without, before anything is added."""
     f = bloom(client, "seen", kind=kind, encode=ENCODINGS[made], **SIZES[kind])
     assert f.add_many(ITEMS) == [True] * len(ITEMS)
     for given, encode in ENCODINGS.items():
@@ -86,7 +86,7 @@ def test_another_encoding_is_refused(client: redis.Redis, bloom: Any, kind: str,
 
 @for_each("made", ENCODINGS)
 def test_filters_of_the_module(any_client: redis.Redis, bloom: Any, made: str) -> None:
-    """Their markers say it, also once the filter was cleared, and are not counted."""
+    """Their markers record the encoding, also after a clear, and are not counted as items."""
     needs_module(any_client)
     size = {"capacity": 1000, "error_rate": 0.01, "layout": "module"}
     f = bloom(any_client, "seen", encode=ENCODINGS[made], **size)
@@ -107,7 +107,7 @@ def test_filters_of_the_module(any_client: redis.Redis, bloom: Any, made: str) -
 
 
 def test_a_filter_of_another_program_that_is_adopted(any_client: redis.Redis) -> None:
-    """Who opens it first says what its items go through."""
+    """The first object that opens it sets the encoding."""
     needs_module(any_client)
     client: Any = any_client
     client.execute_command("BF.RESERVE", "seen", 0.01, 1000)
@@ -121,7 +121,7 @@ def test_a_filter_of_another_program_that_is_adopted(any_client: redis.Redis) ->
 
 @for_each("kind", [*SIZES])
 def test_a_copy_and_a_file_have_it(any_client: redis.Redis, kind: str) -> None:
-    """A copy, what is restored, and a file that is opened here."""
+    """A copy, a restored filter and a local file have the filter's encoding."""
     f = CLASSES[kind](any_client, "seen", encode=SECRET, **SIZES[kind])
     f.add_many(ITEMS)
     copied = f.copy(any_client, "copy")
@@ -132,7 +132,7 @@ def test_a_copy_and_a_file_have_it(any_client: redis.Redis, kind: str) -> None:
     )
     for each in (copied, restored):
         assert all(each.contains_many(ITEMS))
-        with pytest.raises(FilterMismatchError, match="encodes"):
+        with pytest.raises(FilterMismatchError, match="holds encoded items"):
             CLASSES[kind].open(any_client, each.name)
     with pytest.raises(FilterMismatchError, match="another secret"):
         CLASSES[kind].restore(
@@ -142,18 +142,18 @@ def test_a_copy_and_a_file_have_it(any_client: redis.Redis, kind: str) -> None:
 
 
 def test_a_file_that_is_opened_here(any_client: redis.Redis, tmp_path: Path) -> None:
-    """It asks for the `encode` that the filter was made with."""
+    """A file that is opened locally needs the `encode` of its filter."""
     f = BloomFilter[Any](any_client, "seen", encode=SECRET, **SIZES["BloomFilter"])
     f.add_many(ITEMS)
     f.save(tmp_path / "file")
     assert all(LocalFilter[Any].open(tmp_path / "file", encode=same_secret()).contains_many(ITEMS))
-    with pytest.raises(FilterMismatchError, match="encodes"):
+    with pytest.raises(FilterMismatchError, match="holds encoded items"):
         LocalFilter.open(tmp_path / "file")
     assert f.snapshot().contains("1")
 
 
 def test_filters_are_merged_that_have_the_same(any_client: redis.Redis) -> None:
-    """The bits of others are those of other items."""
+    """A merge refuses another encoding, whose bits belong to other items."""
     one, two, other = (
         BloomFilter[Any](any_client, name, encode=encode, **SIZES["BloomFilter"])
         for name, encode in (("one", SECRET), ("two", same_secret()), ("other", None))
@@ -167,32 +167,32 @@ def test_filters_are_merged_that_have_the_same(any_client: redis.Redis) -> None:
 
 
 def test_a_rebuild_keeps_it(any_client: redis.Redis) -> None:
-    """The successor is of the same encoding, and so is a filter that was adopted, in all of its layers."""
+    """The successor has the same encoding, and so has every layer of an adopted filter."""
     f = BloomFilter[Any](any_client, "seen", encode=SECRET, **SIZES["BloomFilter"])
     f.add("old")
     with f.rebuild(capacity=2000) as new:
         new.load(ITEMS)
     assert all(BloomFilter[Any].open(any_client, "seen", encode=same_secret()).contains_many(ITEMS))
-    with pytest.raises(FilterMismatchError, match="encodes"):
+    with pytest.raises(FilterMismatchError, match="holds encoded items"):
         BloomFilter(any_client, "seen").contains("1")
-    with pytest.raises(FilterMismatchError, match="encodes"):
+    with pytest.raises(FilterMismatchError, match="holds encoded items"):
         ScalingBloomFilter.adopt(any_client, "seen")
     grown = ScalingBloomFilter[Any].adopt(any_client, "seen", encode=same_secret())
     grown.add_many(range(3000))
     assert len(grown.info().layers) > 1
     assert all(grown.contains_many([*ITEMS, *range(3000)]))
-    with pytest.raises(FilterMismatchError, match="encodes"):
+    with pytest.raises(FilterMismatchError, match="holds encoded items"):
         ScalingBloomFilter.open(any_client, "seen")
 
 
 def test_a_filter_without_encoding_is_as_it_was(any_client: redis.Redis) -> None:
-    """Its header has no bit that it did not have before."""
+    """Its header has no new bit."""
     BloomFilter(any_client, "seen", **SIZES["BloomFilter"]).reserve()
     assert any_client.getrange("seen", 16, 19) == bytes(4)
 
 
 def test_a_secret_leaves_a_fingerprint() -> None:
-    """It is another one for each secret, never that of a function, and the same in each process."""
+    """Each secret has its own fingerprint, never that of a function, and the same in each process."""
     numbers = [encoding.number_of(keyed(f"{i:016}")) for i in range(1000)]
     assert len(set(numbers)) == len(numbers)
     assert all(number is not None and encoding.OWN < number < 2**32 for number in numbers)
@@ -201,7 +201,7 @@ def test_a_secret_leaves_a_fingerprint() -> None:
 
 @for_each("kind", [*SIZES])
 def test_open_takes_what_is_not_stored(any_client: redis.Redis, bloom: Any, kind: str) -> None:
-    """Every option of the class, and no parameter of the filter."""
+    """`open` takes every option of the class, but no parameter of the filter."""
     told: list[FilterLostError] = []
     bloom(any_client, "seen", kind=kind, **SIZES[kind]).add("x")
     events: list[object] = []
@@ -232,7 +232,7 @@ def test_open_takes_what_is_not_stored(any_client: redis.Redis, bloom: Any, kind
 def test_commands_that_need_no_item(
     any_server: Server, any_client: redis.Redis, kind: str, tmp_path: Path
 ) -> None:
-    """They work on a filter whose items a program encodes; those with items add nothing and say so."""
+    """They work on a filter with encoded items; commands that take items refuse it and add nothing."""
     f = CLASSES[kind](any_client, "seen", encode=SECRET, **SIZES[kind])
     f.add_many(ITEMS)
     count, where = f.info().count, ("--url", any_server.url)
@@ -251,7 +251,7 @@ def test_commands_that_need_no_item(
 
 
 def test_a_function_around_a_secret(any_client: redis.Redis) -> None:
-    """It is another encoding, though it may have the attributes of what it calls."""
+    """A function that calls `keyed` is another encoding, even with its attributes copied."""
 
     @functools.wraps(SECRET)
     def lowered(item: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Processes that are killed while they restore a filter."""
+"""Processes that are killed during a restore."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGE: dict[str, dict[str, Any]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("of", LARGE)
 def test_a_killed_restore_leaves_all_or_nothing(any_server: Server, of: str, tmp_path: Path) -> None:
-    """At any moment: the whole filter is there, or there is none, and all that is left expires."""
+    """At any moment the whole filter exists or none, and all leftover keys expire."""
     dice, seen = random.Random(7), set()
     path = tmp_path / "seen.bloom"
     with any_server.client() as client:
@@ -44,7 +44,7 @@ def test_a_killed_restore_leaves_all_or_nothing(any_server: Server, of: str, tmp
         for number in range(25):
             client.flushall()
             process = restore(any_server, of, path)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # one of the series is left to its end
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one of the series runs to its end
                 process.wait(timeout=dice.uniform(0, 1) * lasting if number else None)
             process.kill()
             process.wait()
@@ -68,7 +68,7 @@ getattr(bloomredis, of).restore(client, "copy", path)
 
 
 def restore(server: Server, of: str, path: Path) -> subprocess.Popen[bytes]:
-    """Start a process that restores the filter; return when it is about to."""
+    """Start a process that restores the filter; return just before it begins."""
     command = [sys.executable, "-c", PROGRAM, server.url, of, str(path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT)
     assert process.stdout is not None

@@ -26,7 +26,7 @@ ASKED = [*ITEMS, *ABSENT]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_answers_as_the_filter(any_client: redis.Redis, kind: str, tmp_path: Path) -> None:
-    """One by one, in batches, and about itself; also after it was pickled."""
+    """A file gives the filter's answers, singly, in batches and by info, also after pickling."""
     of, parameters = KINDS[kind]
     f = getattr(bloomredis, of)(any_client, "seen", **parameters)
     f.add_many(ITEMS)
@@ -38,11 +38,11 @@ def test_a_file_answers_as_the_filter(any_client: redis.Redis, kind: str, tmp_pa
     assert [local.contains(item) for item in ASKED[1400:1600]] == wanted[1400:1600]
     assert comparable(local.info()) == comparable(about)
     assert local.contains_many([]) == []
-    assert pickle.loads(pickle.dumps(local)).contains_many(ASKED) == wanted  # noqa: S301 - our own
+    assert pickle.loads(pickle.dumps(local)).contains_many(ASKED) == wanted  # noqa: S301 - its own pickle
 
 
 def test_shards_that_were_never_made_have_nothing(any_client: redis.Redis, tmp_path: Path) -> None:
-    """A filter without items has a file, and finds none."""
+    """The file of a filter without items finds none."""
     ShardedBloomFilter(any_client, "seen", capacity=5_000, error_rate=0.01).reserve()
     f = ShardedBloomFilter.open(any_client, "seen")
     f.save(tmp_path / "seen.bloom")
@@ -55,7 +55,7 @@ def test_shards_that_were_never_made_have_nothing(any_client: redis.Redis, tmp_p
 
 
 def test_a_file_is_checked(any_client: redis.Redis, tmp_path: Path) -> None:
-    """A changed one is refused, unless the caller wants it so; a cut one always is."""
+    """A changed file is refused unless the caller allows it; a cut one always is."""
     f = BloomFilter(any_client, "seen", capacity=5_000, error_rate=0.01)
     f.add("x")
     path = tmp_path / "seen.bloom"
@@ -67,12 +67,12 @@ def test_a_file_is_checked(any_client: redis.Redis, tmp_path: Path) -> None:
     assert "x" in LocalFilter.open(path, verify=False)
     path.write_bytes(data[:-1])
     for verify in (True, False):
-        with pytest.raises(ValueError, match=r"was cut|should have"):
+        with pytest.raises(ValueError, match=r"was truncated|should have"):
             LocalFilter.open(path, verify=verify)
 
 
 def test_a_file_has_its_own_encoding(any_client: redis.Redis, tmp_path: Path) -> None:
-    """Items are encoded as `encode` says."""
+    """The file uses the given `encode`."""
     encode = keyed(b"0123456789abcdef")
     f = BloomFilter[Any](any_client, "seen", capacity=1000, error_rate=1e-6, encode=encode)
     f.add("x")
@@ -84,7 +84,7 @@ def test_a_file_has_its_own_encoding(any_client: redis.Redis, tmp_path: Path) ->
 
 
 def test_a_file_of_counters_takes_a_quarter_in_memory(any_client: redis.Redis, tmp_path: Path) -> None:
-    """Not several times the file while it is opened."""
+    """Opening a file takes a quarter of its size in memory, not several times the file."""
     f = CountingBloomFilter(any_client, "seen", capacity=1_500_000, error_rate=1e-3)
     f.add_many(ITEMS)
     f.save(tmp_path / "seen.bloom")

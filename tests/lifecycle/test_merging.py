@@ -46,7 +46,7 @@ EACH_LAYOUT = pytest.mark.parametrize("layout", LAYOUTS)
 
 
 def bits(client: redis.Redis, name: str) -> set[Any]:
-    """Return the bits of all parts of a filter."""
+    """Return the bits of all keys of a filter."""
     keys = [key for key in client.scan_iter(f"*{name}*") if b"receipt" not in key]
     strings: list[Any] = [client.get(key) for key in keys if client.strlen(key) > 300]
     return {string[64:] for string in strings}
@@ -54,14 +54,14 @@ def bits(client: redis.Redis, name: str) -> set[Any]:
 
 @EACH_LAYOUT
 def test_the_union_in_the_server(bloom: Any, client: redis.Redis, layout: str) -> None:
-    """It has the bits of adding both, and about their count; the other filter stays as it is."""
+    """The union has the bits of both and about their count; the other filter stays the same."""
     one, other, both = (bloom(client, name, **LAYOUTS[layout]) for name in ("one", "other", "both"))
     one.add_many(ONE)
     other.add_many(OTHER)
     both.add_many([*ONE, *OTHER])
     before = bits(client, "other")
     one.merge(getattr(other, "_filter", other))
-    if layout != "sharded":  # their keys, and so their shares, are the same
+    if layout != "sharded":  # the shards' keys are equal, and so are their shares
         assert bits(client, "one") == bits(client, "both")
     assert bits(client, "other") == before
     assert all(one.contains_many([*ONE, *OTHER]))
@@ -72,7 +72,7 @@ def test_the_union_in_the_server(bloom: Any, client: redis.Redis, layout: str) -
 
 @EACH_LAYOUT
 def test_the_union_of_two_servers(bloom: Any, client: redis.Redis, layout: str) -> None:
-    """By way of the client it is the same."""
+    """Through the client, the union of two servers' filters is the same."""
     with running(binaries()["redis-6.2"]) as server, server.client() as away:
         one, other = bloom(client, "one", **LAYOUTS[layout]), bloom(away, "other", **LAYOUTS[layout])
         both = bloom(client, "both", **LAYOUTS[layout])
@@ -87,7 +87,7 @@ def test_the_union_of_two_servers(bloom: Any, client: redis.Redis, layout: str) 
 
 @pytest.mark.parametrize("layout", ["blocked", "classic", "sharded"])
 def test_a_file_is_merged_into_a_filter(bloom: Any, client: redis.Redis, layout: str, tmp_path: Path) -> None:
-    """A saved filter, or a snapshot, without the server that it came from."""
+    """A saved filter or a snapshot is merged without its original server."""
     one, other = (bloom(client, name, **LAYOUTS[layout]) for name in ("one", "other"))
     one.add_many(ONE)
     other.add_many(OTHER)
@@ -98,7 +98,7 @@ def test_a_file_is_merged_into_a_filter(bloom: Any, client: redis.Redis, layout:
 
 
 def test_copies_are_merged_without_a_server(any_client: redis.Redis, tmp_path: Path) -> None:
-    """A snapshot and a file become one, which has what both have; the file stays as it was."""
+    """A snapshot and a file are united in memory; the file stays the same."""
     one, other = (BloomFilter(any_client, name, **SMALL) for name in ("one", "other"))
     one.add_many(ONE)
     other.add_many(OTHER)
@@ -117,7 +117,7 @@ def test_copies_are_merged_without_a_server(any_client: redis.Redis, tmp_path: P
 
 
 def test_blocks_of_another_size_are_refused(any_client: redis.Redis) -> None:
-    """Filters that differ in nothing else stay apart, on the server and in a copy of it."""
+    """Filters that differ only in block size are refused, on the server and as copies."""
     one: Any = BloomFilter(any_client, "one", **SMALL)
     one.add_many(ONE)
     before, head = one.snapshot().bits, one._operations.stored.head
@@ -133,7 +133,7 @@ def test_blocks_of_another_size_are_refused(any_client: redis.Redis) -> None:
 
 
 def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
-    """The error gives both values, and nothing is changed."""
+    """The error gives both values, and nothing changes."""
     one = BloomFilter(any_client, "one", **SMALL)
     one.add_many(ONE)
     before = one.snapshot().bits
@@ -177,7 +177,7 @@ def test_classes_that_are_not_merged(any_client: redis.Redis, kind: str) -> None
 def test_a_filter_merged_with_itself_stays(
     bloom: Any, any_client: redis.Redis, layout: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also over another object, and if it is overfull, of which nothing is said again."""
+    """Nothing changes, also through another object; an overfull filter gives no second warning."""
     one, same = (bloom(any_client, "one", **LAYOUTS[layout] | {"capacity": 400}) for _ in range(2))
     one.add_many(ONE)
     about, before = one.info(), bits(any_client, "one")
@@ -187,7 +187,7 @@ def test_a_filter_merged_with_itself_stays(
 
 
 def test_a_file_has_what_an_older_state_lacks(bloom: Any, any_client: redis.Redis, tmp_path: Path) -> None:
-    """A server that fell back to an earlier dump gets it from a file of the same filter."""
+    """A file of the same filter restores what a server lost when it returned to an earlier dump."""
     one = bloom(any_client, "one", **SMALL)
     one.add_many(ONE)
     earlier: Any = any_client.dump("one")
@@ -203,7 +203,7 @@ def test_a_file_has_what_an_older_state_lacks(bloom: Any, any_client: redis.Redi
 
 @for_each("layout", ["blocked", "sharded"])
 def test_twins_are_merged(bloom: Any, any_client: redis.Redis, layout: str) -> None:
-    """A filter that another server has under the same keys, and that went on by itself there."""
+    """Filters under the same keys on two servers, which have diverged, are merged."""
     with running(binaries()["redis-6.2"]) as server, server.client() as away:
         one = bloom(any_client, "one", **LAYOUTS[layout])
         one.add_many(range(400, 600))
@@ -217,7 +217,7 @@ def test_twins_are_merged(bloom: Any, any_client: redis.Redis, layout: str) -> N
 
 
 def test_a_copied_key_is_merged(any_client: redis.Redis) -> None:
-    """COPY keeps the identity; what was added to the copy comes back."""
+    """COPY keeps the identity, and items added to the copy come back by a merge."""
     one = BloomFilter(any_client, "one", **SMALL)
     one.add_many(ONE)
     any_client.copy("one", "other")
@@ -227,7 +227,7 @@ def test_a_copied_key_is_merged(any_client: redis.Redis) -> None:
 
 
 def test_a_united_copy_comes_back(bloom: Any, any_client: redis.Redis) -> None:
-    """Copies of two filters are united in this process, and merged into the first one."""
+    """Copies of two filters are united in this process, then merged into the first one."""
     one, other = (BloomFilter(any_client, name, **SMALL) for name in ("one", "other"))
     one.add_many(ONE)
     other.add_many(OTHER)
@@ -239,7 +239,7 @@ def test_a_united_copy_comes_back(bloom: Any, any_client: redis.Redis) -> None:
 
 
 def test_an_overfull_union_warns(any_client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
-    """The log says how many items there are about, and for how many it was made."""
+    """The log gives the estimated number of items and the capacity."""
     one, other = (BloomFilter(any_client, name, capacity=800, error_rate=0.01) for name in ("one", "other"))
     one.add_many(ONE)
     other.add_many(OTHER)
@@ -249,7 +249,7 @@ def test_an_overfull_union_warns(any_client: redis.Redis, caplog: pytest.LogCapt
 
 
 def test_no_item_gets_into_an_overfull_union_that_refuses(any_client: redis.Redis) -> None:
-    """The next add is refused, and not the one after it."""
+    """The next add is refused, before its item is added."""
     small: dict[str, Any] = {"capacity": 100, "error_rate": 1e-6}
     one = BloomFilter(any_client, "one", on_full="raise", **small)
     other = BloomFilter(any_client, "other", on_full=lambda _: None, **small)
@@ -262,7 +262,7 @@ def test_no_item_gets_into_an_overfull_union_that_refuses(any_client: redis.Redi
 
 @for_each("layout", ["large", "sharded"])
 def test_progress_counts_bytes(any_client: redis.Redis, layout: str) -> None:
-    """It goes up to all of them, those of all shards."""
+    """Progress ends at the total number of bytes, for all shards together."""
     kind = getattr(bloomredis, str(LAYOUTS[layout].get("kind", "BloomFilter")))
     parameters = {key: value for key, value in LAYOUTS[layout].items() if key != "kind"}
     one, other = (kind(any_client, name, **parameters) for name in ("one", "other"))
@@ -286,7 +286,7 @@ def saved_parts(f: Any) -> Any:
 
 
 def test_what_others_add_meanwhile_stays(any_server: Server) -> None:
-    """Nothing of it is lost, in the server or by way of the client."""
+    """Concurrent adds are kept, whether the server or the client merges."""
     done = threading.Event()
 
     def add() -> list[int]:
@@ -313,13 +313,13 @@ def test_what_others_add_meanwhile_stays(any_server: Server) -> None:
 
 
 def test_a_lost_source_is_an_error(any_client: redis.Redis) -> None:
-    """What was merged by then is in; the caller begins again with what is there."""
+    """The parts merged before the loss stay; the caller can start again with the current filter."""
     one, other = (BloomFilter(any_client, name, **LARGE) for name in ("one", "other"))
     one.reserve()
     other.load(range(1000))
 
     class Clearing:
-        """A client that clears the other filter before the second round."""
+        """A client that clears the other filter before the second round trip."""
 
         pipelines = 0
 
@@ -339,7 +339,7 @@ def test_a_lost_source_is_an_error(any_client: redis.Redis) -> None:
 
 
 def test_a_merge_with_a_lost_reply_is_done_again(any_client: redis.Redis) -> None:
-    """The error says so, and the second call has the bits of both."""
+    """The error says that it can be repeated, and the second call has the bits of both."""
     one, other = (BloomFilter(any_client, name, **SMALL) for name in ("one", "other"))
     one.add_many(ONE)
     other.add_many(OTHER)

@@ -1,4 +1,4 @@
-"""Filters that are being rebuilt, or have been: saved, copied, merged, adopted."""
+"""Filters during and after a rebuild: saved, copied, merged, adopted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def made(client: redis.Redis, name: str = "seen") -> BloomFilter[Any]:
 
 @for_each("done", [False, True])
 def test_a_copy_is_a_filter_like_others(any_client: redis.Redis, *, done: bool) -> None:
-    """It has the answers of the filter, not those of a successor, and none of the marks of a rebuild."""
+    """A copy has the filter's answers, none of a successor, and no marks of a rebuild."""
     f, file = made(any_client), io.BytesIO()
     with f.rebuild(capacity=2000) as new:
         new.load(ITEMS)
@@ -45,7 +45,7 @@ def test_a_copy_is_a_filter_like_others(any_client: redis.Redis, *, done: bool) 
 
 
 def test_a_rebuild_in_the_middle_ends_a_save(any_client: redis.Redis) -> None:
-    """The pieces would be of two filters."""
+    """A save fails if a rebuild ends during it: its pieces would belong to two filters."""
     f, large = BloomFilter[Any](any_client, "seen", capacity=2_000_000, error_rate=0.01), io.BytesIO()
     f.add_many(ITEMS)
 
@@ -59,7 +59,7 @@ def test_a_rebuild_in_the_middle_ends_a_save(any_client: redis.Redis) -> None:
 
 
 def test_nothing_is_merged_into_a_filter_without_its_successor(any_client: redis.Redis) -> None:
-    """A merge is refused meanwhile, and done afterwards."""
+    """A merge is refused during a rebuild and works afterwards."""
     f, other = made(any_client), made(any_client, "other")
     other.add("x")
     local = other.snapshot()
@@ -73,7 +73,7 @@ def test_nothing_is_merged_into_a_filter_without_its_successor(any_client: redis
 
 
 def test_a_filter_that_is_being_rebuilt_is_not_adopted(any_client: redis.Redis) -> None:
-    """One that has been is."""
+    """It is refused during a rebuild and works afterwards."""
     f = made(any_client)
     with f.rebuild() as new:
         new.load(ITEMS)

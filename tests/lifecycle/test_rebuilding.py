@@ -1,4 +1,4 @@
-"""A filter that is rebuilt: its successor gets all items from the beginning, and its place at the end."""
+"""Rebuilds: a successor gets all items from the beginning, and replaces the filter at the end."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ITEMS = [f"item {number}" for number in range(500)]
 
 
 @for_each("layout", LAYOUTS)
-def test_what_was_loaded_and_added_is_in(client: redis.Redis, bloom: Any, layout: str) -> None:
-    """Items of the source and items that were added meanwhile are found afterwards, and no others."""
+def test_what_was_loaded_and_added_is_in(client: redis.Redis, bloom: Any, layout: Any) -> None:
+    """The loaded items and those added during the rebuild are found afterwards, and no others."""
     seen = bloom(client, "seen", layout=layout, **OLD)
     seen.add_many(["old", "kept"])
     with seen.rebuild(capacity=50_000, error_rate=0.001) as new:
@@ -45,9 +45,9 @@ def test_what_was_loaded_and_added_is_in(client: redis.Redis, bloom: Any, layout
 @for_each("layout", LAYOUTS)
 @for_each("capacity", [40, 100_000, None])
 def test_the_filter_answers_meanwhile(
-    client: redis.Redis, bloom: Any, layout: str, capacity: int | None
+    client: redis.Redis, bloom: Any, layout: Any, capacity: int | None
 ) -> None:
-    """Adds and tests, single and in batches, answer by the filter; its count goes on."""
+    """During a rebuild adds and tests, single and in batches, use the filter; its count grows."""
     seen, other = (bloom(client, "seen", layout=layout, **OLD) for _ in range(2))
     other.add_many(["a", "b"])
     with seen.rebuild(capacity=capacity):
@@ -63,7 +63,7 @@ def test_the_filter_answers_meanwhile(
 
 
 def test_an_item_that_is_in_goes_to_the_successor_too(client: redis.Redis, bloom: Any) -> None:
-    """An add that is answered "already there" has been noted all the same."""
+    """An add that gets "already there" puts the item into the successor all the same."""
     seen = bloom(client, "seen", **OLD)
     seen.add("known")
     with seen.rebuild():
@@ -72,7 +72,7 @@ def test_an_item_that_is_in_goes_to_the_successor_too(client: redis.Redis, bloom
 
 
 def test_the_time_to_live_is_kept(client: redis.Redis) -> None:
-    """The successor has the filter's, none or one that was set meanwhile."""
+    """The successor takes over the filter's time to live: none, or one that was set during the rebuild."""
     seen = BloomFilter(client, "seen", **OLD)
     with seen.rebuild(timeout=1000):
         assert 0 < client.ttl(SUCCESSOR) <= 1000
@@ -83,9 +83,9 @@ def test_the_time_to_live_is_kept(client: redis.Redis) -> None:
 
 
 def test_an_exception_leaves_the_filter_as_it_was(client: redis.Redis, bloom: Any) -> None:
-    """What was added meanwhile is in; the successor is gone.
+    """Items added during the rebuild are in the filter; the successor is gone.
 
-    Only its identity is another one: a late copy of a call that was refused meanwhile must not be executed.
+    Only its identity changes: a late copy of a call that was refused meanwhile must not be executed.
     """
     seen, other = (bloom(client, "seen", **OLD) for _ in range(2))
     other.add("before")
@@ -103,7 +103,7 @@ def test_an_exception_leaves_the_filter_as_it_was(client: redis.Redis, bloom: An
 
 
 def test_the_old_parameters_fit_what_was_rebuilt(client: redis.Redis, bloom: Any) -> None:
-    """Programs that start with the parameters of before take what is stored; another layout does not fit."""
+    """Programs with the old parameters accept the rebuilt filter; another layout is refused."""
     seen = bloom(client, "seen", **OLD)
     with seen.rebuild(capacity=5000):
         seen.add("meanwhile")
@@ -116,7 +116,7 @@ def test_the_old_parameters_fit_what_was_rebuilt(client: redis.Redis, bloom: Any
 
 
 def test_a_rebuilt_filter_is_rebuilt_again(client: redis.Redis) -> None:
-    """Each rebuild has a successor of its own; an abandoned one leaves the last."""
+    """Each rebuild has its own successor; an abandoned rebuild leaves the last filter."""
     seen = BloomFilter(client, "seen", **OLD)
     for capacity in (2000, 3000):
         with seen.rebuild(capacity=capacity) as new:
@@ -129,7 +129,7 @@ def test_a_rebuilt_filter_is_rebuilt_again(client: redis.Redis) -> None:
 
 
 def test_clear_ends_a_rebuild(client: redis.Redis, bloom: Any) -> None:
-    """The filter is empty and in use; the one who rebuilds it is told, and leaves nothing behind."""
+    """The filter is empty and works; the rebuild raises, and leaves no key behind."""
     seen, other = (bloom(client, "seen", **OLD) for _ in range(2))
     rebuild = seen.rebuild()
     rebuild.__enter__().add("x")
@@ -142,7 +142,7 @@ def test_clear_ends_a_rebuild(client: redis.Redis, bloom: Any) -> None:
 
 
 def test_delete_ends_a_rebuild(client: redis.Redis, bloom: Any) -> None:
-    """Nothing is left."""
+    """After a delete no key remains."""
     seen, other = (bloom(client, "seen", **OLD) for _ in range(2))
     rebuild = seen.rebuild()
     rebuild.__enter__()
@@ -157,7 +157,7 @@ def test_delete_ends_a_rebuild(client: redis.Redis, bloom: Any) -> None:
 def test_whoever_comes_after_a_dead_process_ends_its_rebuild(
     client: redis.Redis, bloom: Any, verb: str
 ) -> None:
-    """The successor has expired: old and new objects go on with the filter, without an error."""
+    """After the successor expires, old and new objects use the filter without an error."""
     seen, other = (bloom(client, "seen", **OLD) for _ in range(2))
     other.add("before")
     rebuild = seen.rebuild()
@@ -172,7 +172,7 @@ def test_whoever_comes_after_a_dead_process_ends_its_rebuild(
 
 
 def test_one_rebuild_at_a_time(client: redis.Redis) -> None:
-    """A second one is refused, or takes the place of the first, which is told at its end."""
+    """A second rebuild is refused, or replaces the first, which raises at its end."""
     seen, other = (BloomFilter(client, "seen", **OLD) for _ in range(2))
     rebuild = seen.rebuild(capacity=2000)
     rebuild.__enter__()
@@ -188,8 +188,8 @@ def test_one_rebuild_at_a_time(client: redis.Redis) -> None:
 
 
 @for_each("layout", LAYOUTS)
-def test_loads_meanwhile_go_to_both(client: redis.Redis, layout: str) -> None:
-    """A load of another client, of a size that is sent as segments at other times."""
+def test_loads_meanwhile_go_to_both(client: redis.Redis, layout: Any) -> None:
+    """Another client's load goes to both, even one large enough for segments."""
     seen, other = (BloomFilter(client, "seen", layout=layout, **OLD) for _ in range(2))
     items = [f"load {number}" for number in range(2000)]
     with seen.rebuild(capacity=5000):
@@ -198,7 +198,7 @@ def test_loads_meanwhile_go_to_both(client: redis.Redis, layout: str) -> None:
 
 
 def test_a_load_that_is_overtaken_is_to_be_made_again(client: redis.Redis) -> None:
-    """The bits of its batch are of no use to the successor: no item is lost without an error."""
+    """The load fails, since its bits do not fit the successor: no item is lost without an error."""
     seen, other = (BloomFilter(client, "seen", **OLD) for _ in range(2))
     items = [f"load {number}" for number in range(2000)]
     other.reserve()
@@ -217,13 +217,13 @@ def test_a_load_that_is_overtaken_is_to_be_made_again(client: redis.Redis) -> No
 
 
 def test_a_copy_in_the_process_is_not_asked_meanwhile(client: redis.Redis, bloom: Any) -> None:
-    """An item that the local cache has goes to the successor, and the old cache does not answer later."""
+    """An item in the local cache goes to the successor, and the old cache gives no answers later."""
     seen = bloom(client, "seen", **OLD)
     other = bloom(client, "seen", local_cache=True, local_cache_check=3600, **OLD)
     other.add_many(["known", "forgotten"])
     assert not other.add("known")
     with seen.rebuild():
-        assert other.add("meanwhile")  # notices it
+        assert other.add("meanwhile")  # detects the rebuild
         assert other.add_many(["known", "meanwhile"]) == [False, False]
         assert not other.add("known")
         assert other.contains_many(["known", "no"]) == [True, False]
@@ -232,7 +232,7 @@ def test_a_copy_in_the_process_is_not_asked_meanwhile(client: redis.Redis, bloom
 
 
 def test_claims_outlast_the_swap(client: redis.Redis, bloom: Any) -> None:
-    """A claim that was made before is committed after; one that was done meanwhile is done."""
+    """A claim from before the swap is committed after it; an item done during the rebuild stays done."""
     seen, other = (bloom(client, "seen", **OLD) for _ in range(2))
     before, released = other.claim_many(["before", "released"], lease=60)
     with seen.rebuild(capacity=5000):
@@ -250,7 +250,7 @@ def test_claims_outlast_the_swap(client: redis.Redis, bloom: Any) -> None:
 
 
 def test_queued_calls(client: redis.Redis) -> None:
-    """A call that is queued while the filter is rebuilt goes to both."""
+    """A call queued during a rebuild goes to both."""
     seen, other = (BloomFilter(client, "seen", **OLD) for _ in range(2))
     with seen.rebuild():
         pipe = client.pipeline(transaction=False)
@@ -263,7 +263,7 @@ def test_queued_calls(client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("end", [ENDED, FAILED])
 def test_who_rebuilds_queues_calls_at_once(client: redis.Redis, end: Any) -> None:
-    """Its object needs no other call first, neither while it rebuilds nor afterwards."""
+    """The rebuilding object can queue calls directly, during the rebuild and afterwards."""
     seen = BloomFilter(client, "seen", **OLD)
     seen.add("x")
 
@@ -281,7 +281,7 @@ def test_who_rebuilds_queues_calls_at_once(client: redis.Redis, end: Any) -> Non
 
 
 def test_a_copy_of_what_is_being_rebuilt(client: redis.Redis) -> None:
-    """A snapshot has the bits of the filter, and later those of the successor."""
+    """A snapshot has the filter's bits during the rebuild, and the successor's afterwards."""
     seen = BloomFilter(client, "seen", **OLD)
     seen.add("old")
     with seen.rebuild(capacity=5000):
@@ -291,16 +291,16 @@ def test_a_copy_of_what_is_being_rebuilt(client: redis.Redis) -> None:
 
 
 def test_an_object_is_pickled_meanwhile(client: redis.Redis) -> None:
-    """Its copy in another process adds to both."""
+    """A pickled copy of an object adds to both in another process."""
     seen = BloomFilter(client, "seen", **OLD)
     with seen.rebuild():
         seen.reserve()
-        assert pickle.loads(pickle.dumps(seen)).with_client(client).add("x")  # noqa: S301 - our own
+        assert pickle.loads(pickle.dumps(seen)).with_client(client).add("x")  # noqa: S301 - its own pickle
     assert not seen.add("x")
 
 
 def test_an_older_copy_is_a_loss(client: redis.Redis) -> None:
-    """A filter of before the rebuild that was brought back has lost what was added since."""
+    """A restored copy from before the rebuild lacks later items, and counts as a loss."""
     seen = BloomFilter(client, "seen", **OLD)
     seen.add("x")
     backup: Any = client.dump(KEY)
@@ -313,7 +313,7 @@ def test_an_older_copy_is_a_loss(client: redis.Redis) -> None:
 
 
 def test_what_has_no_header_is_not_rebuilt() -> None:
-    """A layout of another system, or of the server's module, is refused before anything is sent."""
+    """Layouts of other systems and of the server's module are refused before anything is sent."""
     nobody: Any = redis.Redis(port=1)
     for layout in ("module", compat.redisson(capacity=100, error_rate=0.01)):
         with pytest.raises(TypeError, match="no header"):
@@ -322,14 +322,14 @@ def test_what_has_no_header_is_not_rebuilt() -> None:
 
 @for_each("options", [{"capacity": 0}, {"error_rate": 1.0}, {"timeout": 0}, {"take_over": None}])
 def test_arguments_are_checked_before_anything_is_sent(options: dict[str, Any]) -> None:
-    """Bad arguments raise where they are given."""
+    """Bad arguments raise at the call."""
     nobody: Any = redis.Redis(port=1)
     with pytest.raises((ValueError, TypeError)):
         BloomFilter(nobody, "seen", **OLD).rebuild(**options)
 
 
 def test_a_full_memory_changes_nothing(server: Any) -> None:
-    """Where the server has no memory for the successor, the filter is as before."""
+    """If the server has no memory for the successor, the filter is unchanged."""
     with server.client() as client:
         seen = BloomFilter(client, "seen", **OLD)
         seen.add("x")

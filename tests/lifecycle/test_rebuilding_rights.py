@@ -1,4 +1,4 @@
-"""A right that is missing is met before a rebuild begins."""
+"""A missing right stops a rebuild before it begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.values import for_each
 
 @for_each("denied", ["unlink", "setrange", "pexpire", "persist", "rename", "time", "getrange"])
 def test_a_missing_right_changes_nothing(server: Server, denied: str) -> None:
-    """Whatever the end needs is asked for at the beginning: the filter is as before, and nothing is left."""
+    """The rebuild checks at its start each right that its end needs; without one nothing changes."""
     with server.client() as admin:
         admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *acl_rule())
         seen = BloomFilter(admin, "seen", capacity=1000, error_rate=0.01)

@@ -1,4 +1,4 @@
-"""Files, rights and late copies that are not as they should be: nothing is lost by them."""
+"""Bad files, missing rights and late copies: none of them loses data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZE: dict[str, Any] = {"capacity": 2000, "error_rate": 0.01}
 
 @for_each("right", ["-set", "-pexpire", "-rename", "-setrange"])
 def test_a_right_that_is_missing_leaves_the_filter_as_it_was(any_server: Server, right: str) -> None:
-    """Of all that adopt() writes: the plain filter still answers, and who may then adopts it."""
+    """If adopt() lacks a right, the plain filter still answers, and can be adopted with the right granted."""
     with any_server.client() as admin:
         rule = ("reset", "on", "nopass", "~*", "&*", "+@all", right)
         admin.execute_command("ACL", "SETUSER", "worker", *rule)
@@ -42,7 +42,7 @@ def test_a_right_that_is_missing_leaves_the_filter_as_it_was(any_server: Server,
 
 @for_each("kind", ["classic", "counting", "scaling", "sharded"])
 def test_a_late_copy_changes_nothing_that_is_written(any_server: Server, kind: str) -> None:
-    """The call that allocates a string arrives again while the string is being filled."""
+    """A late copy of the call that allocates a string does not change the string while it is filled."""
     with any_server.client() as client, proxied(any_server.socket) as proxy:
         f = made(client, kind)
         late = LateCopy()
@@ -62,7 +62,7 @@ def test_a_late_copy_changes_nothing_that_is_written(any_server: Server, kind: s
 
 
 def test_a_part_has_the_number_of_its_place(any_client: redis.Redis) -> None:
-    """A filter in one key has the part 0 only; the fault is named, also of a stream."""
+    """A filter in one key has only part 0; another number is named as the fault, also in a stream."""
     data = bytearray(saved(made(any_client)))
     data[39] = 2
     with pytest.raises(ValueError, match=r"has parts \[2\] and no record"):
@@ -70,7 +70,7 @@ def test_a_part_has_the_number_of_its_place(any_client: redis.Redis) -> None:
 
 
 def test_slices_that_no_filter_can_have_are_refused() -> None:
-    """Of a microsecond, in which no call would come to its end."""
+    """A slice of a microsecond, too short for any call, is refused."""
     head = whole(2000, 0.01, None, RotatingRecord.kind)
     for width in (1, LEAST_WIDTH - 1):
         data = RotatingRecord(head=head, began=(width,), newest=0, width=width, slices=4).pack()
@@ -79,7 +79,7 @@ def test_slices_that_no_filter_can_have_are_refused() -> None:
 
 
 def test_another_type_in_the_middle_is_a_loss(any_client: redis.Redis) -> None:
-    """What took the filter's place is no filter."""
+    """A value of another type in the filter's place counts as a loss."""
     f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=0.01)
     f.add_many(ITEMS)
 
@@ -92,7 +92,7 @@ def test_another_type_in_the_middle_is_a_loss(any_client: redis.Redis) -> None:
 
 
 def test_a_file_keeps_its_mode_and_links_stay(any_client: redis.Redis, tmp_path: Path) -> None:
-    """A symbolic link still leads to the file, which is replaced; a long name is no problem."""
+    """A symbolic link still leads to the new file; a long name works."""
     f = made(any_client)
     path, link = tmp_path / ("x" * 250), tmp_path / "link"
     path.touch(mode=0o600)

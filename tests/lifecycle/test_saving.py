@@ -48,7 +48,7 @@ def other() -> Iterator[redis.Redis]:
 
 @EACH_KIND
 def test_a_restored_filter_answers_alike(bloom: Any, client: redis.Redis, kind: str, tmp_path: Path) -> None:
-    """It has the same answers and the same info but for its name, its generation and its creation time."""
+    """It has the same answers and info, except for its name, generation and creation time."""
     of, parameters = KINDS[kind]
     f = bloom(client, "seen", kind=of, **parameters)
     f.add_many(ITEMS)
@@ -63,7 +63,7 @@ def test_a_restored_filter_answers_alike(bloom: Any, client: redis.Redis, kind: 
 
 @EACH_KIND
 def test_a_copy_answers_alike(bloom: Any, client: redis.Redis, other: redis.Redis, kind: str) -> None:
-    """Also on a server of another version; and what is added to one is not in the other."""
+    """A copy gives the same answers, even on another version of the server; later adds are not shared."""
     of, parameters = KINDS[kind]
     f = bloom(client, "seen", kind=of, **parameters)
     f.add_many(ITEMS)
@@ -77,7 +77,7 @@ def test_a_copy_answers_alike(bloom: Any, client: redis.Redis, other: redis.Redi
 
 @EACH_KIND
 def test_nothing_is_overwritten(any_client: redis.Redis, kind: str) -> None:
-    """Neither a filter nor another key; and nothing is left behind."""
+    """Neither a filter nor another key is overwritten, and no other key remains."""
     file = io.BytesIO(saved(made(any_client, kind)))
     any_client.set("taken", "x")
     before = set(any_client.scan_iter())
@@ -91,7 +91,7 @@ def test_nothing_is_overwritten(any_client: redis.Redis, kind: str) -> None:
 
 @EACH_KIND
 def test_a_changed_file_is_refused(any_client: redis.Redis, kind: str) -> None:
-    """Cut anywhere, with a byte changed anywhere, or with one more: nothing is written."""
+    """A file cut anywhere, or with any byte changed or added, is refused, and nothing is written."""
     data = saved(made(any_client, kind))
     any_client.flushall()
     places = [*range(0, 400, 7), *range(400, len(data), len(data) // 40), len(data) - 1]
@@ -99,14 +99,14 @@ def test_a_changed_file_is_refused(any_client: redis.Redis, kind: str) -> None:
         for changed in (data[:at], data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]):
             with pytest.raises(ValueError, match="cannot be used"):
                 getattr(bloomredis, KINDS[kind][0]).restore(any_client, "copy", io.BytesIO(changed))
-    with pytest.raises(ValueError, match="goes on behind"):
+    with pytest.raises(ValueError, match="after its checksum"):
         getattr(bloomredis, KINDS[kind][0]).restore(any_client, "copy", io.BytesIO(data + b"x"))
     assert not any_client.dbsize()
 
 
 @EACH_KIND
 def test_a_changed_stream_is_refused(any_client: redis.Redis, kind: str) -> None:
-    """One that cannot be read twice, too: no key is left that does not expire."""
+    """A stream that can be read only once is refused too, and no permanent key remains."""
     data = saved(made(any_client, kind))
     any_client.flushall()
 
@@ -123,7 +123,7 @@ def test_a_changed_stream_is_refused(any_client: redis.Redis, kind: str) -> None
 
 
 def test_what_follows_on_a_stream(bloom: Any, any_client: redis.Redis, tmp_path: Path) -> None:
-    """A connection brings one filter after another; a pipe that is given by its path ends with the first."""
+    """A connection may carry several filters in a row; a pipe given by path ends with the first."""
     data = saved(made(any_client, "blocked"))
     any_client.flushall()
     here, there = socketpair()
@@ -134,7 +134,7 @@ def test_what_follows_on_a_stream(bloom: Any, any_client: redis.Redis, tmp_path:
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor(1) as thread:
         thread.submit((tmp_path / "pipe").write_bytes, data + b"x")
-        with pytest.raises(ValueError, match="goes on behind"):
+        with pytest.raises(ValueError, match="after its checksum"):
             bloom.restore(any_client, "three", tmp_path / "pipe")
     assert not any_client.exists("three")
 
@@ -150,7 +150,7 @@ def test_a_file_of_another_class_is_refused(any_client: redis.Redis, kind: str) 
 
 @EACH_KIND
 def test_a_process_that_ends_leaves_no_half_filter(any_client: redis.Redis, kind: str) -> None:
-    """Wherever it ends: the whole filter is there, or there is none, and what is left expires."""
+    """Wherever it ends, the whole filter exists or none, and leftover keys expire."""
     f = made(any_client, kind)
     wanted, data = f.contains_many(ASKED), saved(f)
     of: Any = type(f)
@@ -170,7 +170,7 @@ def test_a_process_that_ends_leaves_no_half_filter(any_client: redis.Redis, kind
 
 
 def whole_or_none(client: redis.Redis, of: Any, wanted: list[bool]) -> str:
-    """Return which it is, also after everything that may have expired has."""
+    """Return whether the whole filter or none exists, now and after leftover keys expire."""
     try:
         assert of.open(client, "copy").contains_many(ASKED) == wanted
     except FilterNotFoundError:
@@ -181,7 +181,7 @@ def whole_or_none(client: redis.Redis, of: Any, wanted: list[bool]) -> str:
 
 
 def test_shards_that_expired_before_they_were_kept(any_client: redis.Redis) -> None:
-    """Whoever opens the filter finds one missing: there is none then, and the others go."""
+    """If one shard expired before the record was kept, an opener finds no filter and deletes the others."""
     f = made(any_client, "sharded")
     data = saved(f)
     f.delete()
@@ -207,7 +207,7 @@ def test_shards_that_expired_before_they_were_kept(any_client: redis.Redis) -> N
 
 
 def test_a_restored_filter_with_ttl_lives_on(any_client: redis.Redis) -> None:
-    """It has what the saved one had left, also in every shard; one without has none."""
+    """It keeps the saved filter's remaining time to live in every shard, or has none."""
     for ttl in (None, 500):
         f = ShardedBloomFilter(any_client, f"seen-{ttl}", capacity=5_000, error_rate=0.01, shards=4, ttl=ttl)
         f.add_many(ITEMS)
@@ -220,12 +220,12 @@ def test_a_restored_filter_with_ttl_lives_on(any_client: redis.Redis) -> None:
 
 
 def test_a_sharded_filter_that_may_not_live_on(any_server: Server, any_client: redis.Redis) -> None:
-    """The user lacks a right at the last step: the call does not say that the filter is there to stay."""
+    """Without the right to PERSIST the restore raises, though the filter can be opened."""
     f = ShardedBloomFilter(any_client, "seen", capacity=5_000, error_rate=0.01, shards=4)
     f.add_many(ITEMS)
     rule = ("reset", "on", ">secret", "~*", "+@all", "-persist")
     any_client.execute_command("ACL", "SETUSER", "worker", *rule)  # type: ignore[no-untyped-call]  # redis-py has it so
-    client = any_server.client(username="worker", password="secret")  # noqa: S106 - of this server alone
+    client = any_server.client(username="worker", password="secret")  # noqa: S106 - a test's
     with client, pytest.raises(ServerRefusedError, match="NOPERM"):
         ShardedBloomFilter.restore(client, "copy", io.BytesIO(saved(f)))
     assert all(ShardedBloomFilter.open(any_client, "copy").contains_many(ITEMS))
@@ -233,7 +233,7 @@ def test_a_sharded_filter_that_may_not_live_on(any_server: Server, any_client: r
 
 
 def test_another_user_of_a_shared_name_notices(any_client: redis.Redis) -> None:
-    """A filter that is restored over a deleted one is another: old objects raise."""
+    """A filter restored over a deleted one is another filter, so old objects raise."""
     f = made(any_client, "blocked")
     data = saved(f)
     BloomFilter.open(any_client, "seen").delete()
@@ -243,7 +243,7 @@ def test_another_user_of_a_shared_name_notices(any_client: redis.Redis) -> None:
 
 
 def test_a_rotating_filter_comes_back_without_what_it_forgot(any_client: redis.Redis) -> None:
-    """What had ended is not found; if all has, the filter is empty, and takes items."""
+    """Expired items are not found; if all have expired, the filter is empty and takes items."""
     f = RotatingBloomFilter(any_client, "seen", capacity=100, error_rate=0.01, window=0.4, slices=4)
     f.add("old")
     data = saved(f)
@@ -256,7 +256,7 @@ def test_a_rotating_filter_comes_back_without_what_it_forgot(any_client: redis.R
 
 
 def test_items_from_before_are_saved_while_others_add(any_server: Server) -> None:
-    """A copy that is made under load has all that was added before it was begun."""
+    """A copy made during adds has every item added before it began."""
     done = threading.Event()
 
     def add() -> int:
@@ -281,7 +281,7 @@ def test_items_from_before_are_saved_while_others_add(any_server: Server) -> Non
 
 
 def test_a_filter_that_is_cleared_meanwhile_is_not_saved(any_client: redis.Redis, tmp_path: Path) -> None:
-    """The call raises, and the file is as it was before."""
+    """The call raises, and the file stays as it was."""
     f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=0.01)
     f.load(range(1000))
     path = tmp_path / "seen.bloom"
@@ -298,7 +298,7 @@ def test_a_filter_that_is_cleared_meanwhile_is_not_saved(any_client: redis.Redis
 
 
 def test_progress_counts_bytes(any_client: redis.Redis) -> None:
-    """It goes up to all of them."""
+    """Progress ends at the total number of bytes."""
     f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=0.01)
     f.add("x")
     calls: list[tuple[int, int]] = []
@@ -309,7 +309,7 @@ def test_progress_counts_bytes(any_client: redis.Redis) -> None:
 
 
 def test_encode_comes_along(any_client: redis.Redis) -> None:
-    """A copy encodes as its filter does, and a restored one has to be given the same `encode`."""
+    """A copy uses its filter's `encode`; a restored filter must be given it."""
     encode = bloomredis.keyed(b"0123456789abcdef")
     f = BloomFilter[Any](any_client, "seen", capacity=1000, error_rate=1e-6, encode=encode)
     f.add("x")
@@ -322,21 +322,21 @@ def test_encode_comes_along(any_client: redis.Redis) -> None:
 
 
 def test_bitmaps_of_other_systems_are_not_saved(any_client: redis.Redis) -> None:
-    """They have no header; the error names what can copy them."""
+    """They have no header; the error names an alternative."""
     f = BloomFilter(any_client, "seen", layout=compat.go_zero(1000))
     with pytest.raises(TypeError, match="DUMP"):
         f.save(io.BytesIO())
 
 
 def test_a_file_is_a_path_or_binary(any_client: redis.Redis) -> None:
-    """Anything else is refused, by its type and value."""
+    """Another argument is refused, with its type and value."""
     f = BloomFilter(any_client, "seen", capacity=100, error_rate=0.01)
     with pytest.raises(TypeError, match="path or a binary file, not int 5"):
         f.save(5)  # type: ignore[arg-type]
 
 
 def test_a_filter_of_the_servers_module_is_not_saved(client: redis.Redis, tmp_path: Path) -> None:
-    """The error comes before any I/O, and names what copies it; that copy answers alike."""
+    """The error comes before any I/O and names an alternative, whose copy gives the same answers."""
     f = BloomFilter(needs_module(client), "seen", **MODULE)
     f.add_many(ITEMS)
     client.config_resetstat()
@@ -358,9 +358,9 @@ def test_a_filter_of_the_servers_module_is_not_saved(client: redis.Redis, tmp_pa
 def test_what_is_written_lives_on_while_more_is(
     any_client: redis.Redis, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts that are done are renewed once a minute as long as others are written."""
+    """Finished parts are renewed once a minute while others are written."""
     data = saved(made(any_client, kind))
-    clock = SimpleNamespace(now=partial(next, count(0.0, 40.0)))  # each look takes 40 seconds
+    clock = SimpleNamespace(now=partial(next, count(0.0, 40.0)))  # each reading is 40 seconds after the last
     monkeypatch.setattr(restore, "clock", clock)
     client: Any = Mortal(any_client, 10_000)
     f = getattr(bloomredis, KINDS[kind][0]).restore(client, "copy", io.BytesIO(data))
@@ -370,7 +370,7 @@ def test_what_is_written_lives_on_while_more_is(
 
 
 def test_parts_that_vanish_meanwhile_are_an_error(any_client: redis.Redis) -> None:
-    """An eviction while it is written is noticed; there is no filter then."""
+    """If a part is evicted during the restore, the call raises, and no filter exists."""
     f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=0.01)
     f.load(range(50_000))
 
@@ -378,16 +378,16 @@ def test_parts_that_vanish_meanwhile_are_an_error(any_client: redis.Redis) -> No
         if done == 8 * PIECE_BYTES:
             any_client.unlink(*any_client.scan_iter("*written*"))
 
-    with pytest.raises(FilterLostError, match="nothing was put under that name"):
+    with pytest.raises(FilterLostError, match="nothing was stored under that name"):
         f.copy(any_client, "copy", progress=evict)
     assert not any_client.exists("copy")
 
 
 def test_a_class_of_a_programs_own_is_restored(any_client: redis.Redis) -> None:
-    """What counts is the class that it is derived from."""
+    """A subclass in a program is restored as the class that it derives from."""
 
     class Seen(BloomFilter):
-        """A program's own."""
+        """A program's own subclass."""
 
     file = io.BytesIO(saved(made(any_client, "blocked")))
     assert type(Seen.restore(any_client, "copy", file)) is Seen

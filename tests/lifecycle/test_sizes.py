@@ -1,4 +1,4 @@
-"""Filters of all sizes that are saved and restored, in constant memory."""
+"""Filters of all sizes are saved and restored in constant memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGE: dict[str, tuple[str, dict[str, Any], int]] = {
     "rotating": ("RotatingBloomFilter", {"capacity": 300_000_000, "window": 3600, "slices": 1}, 400),
     "sharded": ("ShardedBloomFilter", {"capacity": 850_000_000}, 1000),
 }
-"""Class, parameters, and the least megabytes; a string of a server has 512 at most."""
+"""Class, parameters, and the least size in megabytes; a string of a server has at most 512."""
 
 PROGRAM = """
 import json, resource, sys, time
@@ -56,7 +56,7 @@ print(json.dumps({"save": saving, "restore": restoring, "copy": copying, "before
 
 @pytest.fixture
 def own_server(server_name: str) -> Iterator[Server]:
-    """A server for one test, which gives its memory back at the end."""
+    """A server for one test, whose memory is freed at the end."""
     with running(binaries()[server_name], *IN_MEMORY) as server:
         yield server
 
@@ -69,7 +69,7 @@ def check_alike(found: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_filters_without_items(client: redis.Redis, kind: str, tmp_path: Path) -> None:
-    """They are saved, restored and copied too; a sharded one has no bits then."""
+    """They are saved, restored and copied too; a sharded one then has no bits."""
     of, parameters = KINDS[kind]
     found = getattr(bloomredis, of)(client, "seen", **parameters)
     found.reserve()
@@ -83,7 +83,7 @@ def test_filters_without_items(client: redis.Redis, kind: str, tmp_path: Path) -
 @pytest.mark.long
 @pytest.mark.parametrize("kind", LARGE)
 def test_large_filters(own_server: Server, kind: str, tmp_path: Path) -> None:
-    """Up to a gigabyte: a restored one and a copy answer alike, and the client's memory stays constant."""
+    """Up to a gigabyte, restored filters and copies give the same answers in constant client memory."""
     of, parameters, megabytes = LARGE[kind]
     path = tmp_path / "seen.bloom"
     with own_server.client() as client:

@@ -1,4 +1,4 @@
-"""Bad input is refused before any I/O, with the value seen."""
+"""Bad arguments are refused before any I/O, with the value seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.values import for_each
 
 
 class NoClient:
-    """A client that must not be asked."""
+    """A client that fails when it is used."""
 
     def execute_command(self, *args: object, **options: object) -> None:
         raise AssertionError(f"I/O happened: {args!r}")
@@ -60,14 +60,14 @@ class NoClient:
     ],
 )
 def test_bad_parameters(arguments: dict[str, Any], error: type[Exception], seen: str) -> None:
-    """Each names the value, and nothing is sent."""
+    """The error names the value, and nothing is sent."""
     with pytest.raises(error, match=seen):
         BloomFilter(NoClient(), "f", **arguments)
 
 
 @for_each(("name", "error"), [("", ValueError), (b"f", TypeError), (None, TypeError)])
 def test_bad_names(name: Any, error: type[Exception]) -> None:
-    """A name is a str with something in it."""
+    """A name must be a non-empty str."""
     with pytest.raises(error, match="name must"):
         BloomFilter(NoClient(), name)
 
@@ -92,15 +92,15 @@ def test_bad_items(call: Callable[[BloomFilter], object]) -> None:
 
 
 def test_an_empty_batch_does_no_io() -> None:
-    """Neither an empty list nor an exhausted generator is worth a round trip."""
+    """An empty list or an exhausted generator causes no round trip."""
     f = BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1)
     assert f.add_many([]) == f.contains_many(iter(())) == list(f.dedupe([])) == []
 
 
 def test_an_asyncio_client_is_refused() -> None:
-    """The message says which class takes it."""
+    """The message names the class that takes the client."""
     with pytest.raises(TypeError, match=r"bloomredis\.asyncio"):
-        BloomFilter(redis.asyncio.Redis(), "f")  # type: ignore[arg-type]  # the point
+        BloomFilter(redis.asyncio.Redis(), "f")  # type: ignore[arg-type]  # tested on purpose
 
 
 HALVES = [bloomredis, bloomredis.asyncio]
@@ -115,7 +115,7 @@ each_class = for_each("half,kind", [(half, kind) for half in HALVES for kind in 
 
 
 def maker(half: Any, kind: str, **parameters: Any) -> Callable[..., Any]:
-    """Return the class with what it has to be given besides the client and the name."""
+    """Return the class with its required arguments besides the client and the name."""
     window = {"window": 60} if kind == "RotatingBloomFilter" else {}
     return partial(getattr(half, kind), **{"capacity": 100, "error_rate": 0.01} | window | parameters)
 
@@ -127,13 +127,14 @@ def maker(half: Any, kind: str, **parameters: Any) -> Callable[..., Any]:
         ("redis://user:secret@localhost", "not a str"),
         (None, "not NoneType None"),
         (redis.Redis, "the class Redis: call it"),
-        (redis.Redis().connection_pool, "not ConnectionPool"),
+        (redis.Redis().connection_pool, "not a ConnectionPool: give redis.Redis"),
+        (object(), "not object <"),
         (redis.Redis().pipeline(), "not a Pipeline: .* queue_add"),
         (redis.asyncio.Redis().pipeline(), "not a Pipeline: .* queue_add"),
     ],
 )
 def test_what_is_no_client_is_refused(half: Any, kind: str, wrong: Any, says: str) -> None:
-    """By the constructor, which says what it was given and never shows a password."""
+    """The constructor says what it was given, and never shows a password."""
     with pytest.raises(TypeError, match=says) as caught:
         maker(half, kind)(wrong, "f")
     assert "secret" not in str(caught.value)
@@ -142,7 +143,7 @@ def test_what_is_no_client_is_refused(half: Any, kind: str, wrong: Any, says: st
 @each_class
 @for_each("base,exponent", [(2, 63), (2, 64), (10, 30), (10, 400), (10, 5000)])
 def test_no_capacity_overflows(half: Any, kind: str, base: int, exponent: int) -> None:
-    """It is a ValueError of one line, in every class."""
+    """A huge capacity is a ValueError of one line in every class."""
     client = redis.Redis() if half is bloomredis else redis.asyncio.Redis()
     with pytest.raises(ValueError, match=r"at most 2\^63 - 1") as caught:
         maker(half, kind, capacity=base**exponent)(client, "f")
@@ -151,12 +152,12 @@ def test_no_capacity_overflows(half: Any, kind: str, base: int, exponent: int) -
 
 @for_each("kind", ["ScalingBloomFilter", "RotatingBloomFilter"])
 def test_the_largest_capacity_can_be_used(any_client: redis.Redis, kind: str) -> None:
-    """A filter of layers takes any capacity that it can be made with."""
+    """A filter of layers works at the largest capacity that its constructor accepts."""
     f = maker(bloomredis, kind, capacity=2**63 - 1, layout="classic")(any_client, "f")
     assert [f.add("a"), f.add("a")] == [True, False]
 
 
-LONG = "x" * 10**6
+LONG: Any = "x" * 10**6
 
 
 @for_each(
@@ -167,21 +168,21 @@ LONG = "x" * 10**6
         lambda f: f.add("a", token=LONG),
         lambda f: f.claim("a", lease=LONG),
         lambda f: f.expire(10**5000),
-        lambda f: BloomFilter(f._client, "f", capacity=1, error_rate=0.1, ttl=LONG),  # type: ignore[arg-type]  # so is this
+        lambda f: BloomFilter(f._client, "f", capacity=1, error_rate=0.1, ttl=LONG),  # tested on purpose
         lambda f: BloomFilter(f._client, "f", on_lost=LONG),
-        lambda f: BloomFilter("f", f._client),  # type: ignore[arg-type]  # the point
-        lambda f: BloomFilter(f._client, [LONG]),  # type: ignore[arg-type]  # the point
+        lambda f: BloomFilter("f", f._client),  # type: ignore[arg-type]  # tested on purpose
+        lambda f: BloomFilter(f._client, [LONG]),  # type: ignore[arg-type]  # tested on purpose
     ],
 )
 def test_messages_are_short(call: Callable[[Any], object]) -> None:
-    """What a caller gave is shown by at most 100 characters."""
+    """A message shows at most 100 characters of a caller's value."""
     with pytest.raises((TypeError, ValueError)) as caught:
         call(BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1))
     assert len(str(caught.value)) < 300
 
 
 def test_a_long_claim_is_shown_cut(any_client: redis.Redis) -> None:
-    """Its repr, and the error of one that is lost."""
+    """The repr of a claim is cut, and so is the error of a lost one."""
     f = BloomFilter(any_client, "f", capacity=10, error_rate=0.1)
     claim = f.claim(LONG)
     any_client.delete("f")
@@ -193,14 +194,14 @@ def test_a_long_claim_is_shown_cut(any_client: redis.Redis) -> None:
 
 
 def test_a_token_is_a_str() -> None:
-    """Anything else is named."""
+    """The error names the type of anything else."""
     f = BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1)
     with pytest.raises(TypeError, match="token must be a str, not int 5"):
-        f.add("a", token=5)  # type: ignore[arg-type]  # the point
+        f.add("a", token=5)  # type: ignore[arg-type]  # tested on purpose
 
 
 def test_calls_are_queued_on_pipelines_only(any_client: redis.Redis) -> None:
-    """A client would execute them at once, and the answer be lost."""
+    """A client is refused: it would execute the calls at once, and their answers be lost."""
     f = BloomFilter(any_client, "f", capacity=10, error_rate=0.1)
     with pytest.raises(TypeError, match="pipe must be a pipeline"):
         f.queue_add(any_client, "a")
@@ -208,7 +209,7 @@ def test_calls_are_queued_on_pipelines_only(any_client: redis.Redis) -> None:
 
 
 def test_encode_must_return_bytes() -> None:
-    """A custom encoder is checked too."""
+    """The result of a custom encoder is checked."""
     f = BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1, encode=str)  # type: ignore[arg-type]  # the point
     with pytest.raises(TypeError, match=r"encode must return bytes, not str for 1\.5"):
-        f.add(1.5)  # type: ignore[arg-type]  # so is this
+        f.add(1.5)  # type: ignore[arg-type]  # tested on purpose

@@ -1,4 +1,4 @@
-"""Many claims at once, with an outcome for each; claims of a name; and tokens of claims."""
+"""Many claims at once, with an outcome for each; named claims; and tokens of claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, Claim, ClaimLostError, FilterLostError
-from bloomredis.operations.claims.state import Terms
+from bloomredis.operations.claims.state import ClaimOptions
 from tests.support.commits import commit_once
 from tests.support.losing import losing
 from tests.support.proxy import Exchange, lost, passed, proxied
@@ -40,7 +40,7 @@ def states(claims: list[Any]) -> list[str]:
 
 @for_each("kind", KINDS)
 def test_a_batch_is_committed(bloom: Any, any_client: redis.Redis, kind: str) -> None:
-    """Of every kind of filter: each claim is done, and the items are in."""
+    """For every kind of filter each claim is done, and the items are in."""
     f = make(bloom, any_client, kind=kind, **KINDS[kind])
     claims = f.claim_many([f"{i}" for i in range(30)])
     assert f.extend_many(claims, 60) == ["claimed"] * 30
@@ -54,12 +54,12 @@ def test_a_batch_is_committed(bloom: Any, any_client: redis.Redis, kind: str) ->
 
 
 def test_each_claim_has_its_own_outcome(bloom: Any, client: redis.Redis) -> None:
-    """Lost, busy and done ones are left alone, and hinder no other; an empty batch sends nothing."""
+    """Lost, busy and done claims do not affect the others; an empty batch sends nothing."""
     f = make(bloom, client)
     f.add("done")
     f.claim("busy")
     claims = f.claim_many(["a", "done", "busy", "lost", "b"])
-    (key,) = (key for key in client.keys("*claim*") if client.get(key) == claims[3]._held.value)
+    (key,) = (key for key in client.keys("*claim*") if client.get(key) == claims[3]._state.value)
     client.delete(key)
     assert f.commit_many(claims) == ["done", "done", "busy", "lost", "done"] == states(claims)
     assert f.contains_many(["a", "busy", "lost", "b"]) == [True, False, False, True]
@@ -68,7 +68,7 @@ def test_each_claim_has_its_own_outcome(bloom: Any, client: redis.Redis) -> None
 
 
 def test_a_batch_takes_one_round_trip(any_server: Server) -> None:
-    """The client hears from the server once, whatever the number of claims; commits share a script too."""
+    """The client reads one reply, whatever the number of claims; commits share a script too."""
     heard: list[int] = []
 
     class Pipeline(redis.client.Pipeline):
@@ -88,7 +88,7 @@ def test_a_batch_takes_one_round_trip(any_server: Server) -> None:
     with Client(unix_socket_path=any_server.socket) as client:
         f = make(BloomFilter, client)
         for call, commands in ((partial(f.extend_many, lease=60), 150), (f.commit_many, 1)):
-            call(f.claim_many([f"{call}"]))  # the server and the object know the script from now on
+            call(f.claim_many([f"{call}"]))  # loads the script, for server and object
             claims = f.claim_many([f"{call}-{i}" for i in range(150)])
             heard.clear()
             assert set(call(claims)) <= {"claimed", "done"}
@@ -96,7 +96,7 @@ def test_a_batch_takes_one_round_trip(any_server: Server) -> None:
 
 
 def test_a_server_gets_a_script_once(any_server: Server) -> None:
-    """Not with each claim of the first batch."""
+    """The script's text is not sent with each claim of the first batch."""
     with proxied(any_server.socket) as proxy:
         texts: list[bytes] = []
 
@@ -112,7 +112,7 @@ def test_a_server_gets_a_script_once(any_server: Server) -> None:
 
 
 def test_equal_items_share_their_claim(bloom: Any, client: redis.Redis) -> None:
-    """They are one object, of text and bytes too, also where other items are between them."""
+    """Equal items get one claim object, as text or bytes, even with other items between them."""
     f = make(bloom, client)
     many = [f"{i}" for i in range(300)]
     claims = f.claim_many([*many, b"7", 7, *many])
@@ -123,7 +123,7 @@ def test_equal_items_share_their_claim(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_claim_of_another_filter_is_refused(bloom: Any, any_client: redis.Redis) -> None:
-    """And what is no claim; nothing is sent."""
+    """It raises, like anything that is no claim, and nothing is sent."""
     f, other = make(bloom, any_client), bloom(any_client, "other", **SIZE)
     claim = other.claim("a")
     with pytest.raises(ValueError, match="is on 'other', not on 'seen'"):
@@ -134,7 +134,7 @@ def test_a_claim_of_another_filter_is_refused(bloom: Any, any_client: redis.Redi
 
 
 def test_a_lost_filter_is_told(bloom: Any, client: redis.Redis) -> None:
-    """As by a single commit."""
+    """The batch raises the loss as a single commit does."""
     f = make(bloom, client)
     claims = f.claim_many(["a", "b"])
     client.flushall()
@@ -143,7 +143,7 @@ def test_a_lost_filter_is_told(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_commit_without_a_reply_is_answered_later(any_server: Server, bloom: Any) -> None:
-    """The error has the claim when its lease has ended; the second call is answered as the first one."""
+    """The error carries the claim when its lease has ended; a retry gets the first call's answer."""
     with proxied(any_server.socket) as proxy:
         f = make(bloom, proxy.client())
         f.commit_many(f.claim_many(["warm"]))
@@ -159,7 +159,7 @@ def test_a_commit_without_a_reply_is_answered_later(any_server: Server, bloom: A
 
 @for_each("retries", [0, 3])
 def test_lost_replies_lose_no_batch(server: Server, retries: int) -> None:
-    """One reply in 33 is lost: every item is claimed and committed once, and none is found lost."""
+    """With one reply in 33 lost, every item is claimed and committed once, and none is reported lost."""
     items, dice = [f"{i}" for i in range(600)], random.Random(1)
     with losing(server.socket, share=0.03) as proxy:
         make(BloomFilter, server.client()).reserve()
@@ -185,11 +185,11 @@ def test_lost_replies_lose_no_batch(server: Server, retries: int) -> None:
     assert make(BloomFilter, server.client()).info().count == 600
 
 
-# -- claims of a name
+# -- named claims
 
 
 def test_a_run_again_gets_its_claims(bloom: Any, client: redis.Redis) -> None:
-    """At once, while others wait; the run before it cannot commit, extend or release them any more."""
+    """A rerun gets its claims at once, others wait; the earlier run cannot commit, extend or release them."""
     before, again = make(bloom, client), make(bloom, client)
     old, second = before.claim_many(["a", "b"], owner="rank 7")
     assert states(again.claim_many(["a", "b"], owner="rank 8")) == ["busy", "busy"]
@@ -202,7 +202,7 @@ def test_a_run_again_gets_its_claims(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_what_a_name_has_done_stays_done(bloom: Any, client: redis.Redis) -> None:
-    """Its commits are final."""
+    """A named claim's commits are final."""
     f = make(bloom, client)
     f.commit_many(f.claim_many(["a"], owner="rank 7"))
     assert f.claim("a", owner="rank 7").state == "done"
@@ -211,16 +211,16 @@ def test_what_a_name_has_done_stays_done(bloom: Any, client: redis.Redis) -> Non
 def test_a_late_copy_does_not_take_a_claim_back(
     bloom: Any, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim of the same name that was made before is busy."""
+    """An earlier claim of the same name that arrives late gets "busy"."""
     f = make(bloom, client)
     new = f.claim("a", owner="rank 7")
-    new_owner = Terms.new_owner
+    new_owner = ClaimOptions.new_owner
 
-    def earlier(terms: Terms) -> bytes:
-        owner = new_owner(terms)
+    def earlier(options: ClaimOptions) -> bytes:
+        owner = new_owner(options)
         return owner[:8] + (int.from_bytes(owner[8:14]) - 60_000).to_bytes(6) + owner[14:]
 
-    monkeypatch.setattr(Terms, "new_owner", earlier)
+    monkeypatch.setattr(ClaimOptions, "new_owner", earlier)
     late = f.claim("a", owner="rank 7")
     assert late.state == "busy"
     assert 29 < late.remaining <= 30.001
@@ -228,7 +228,7 @@ def test_a_late_copy_does_not_take_a_claim_back(
 
 
 def test_an_unanswered_claim_of_a_name_is_its_own(any_server: Server) -> None:
-    """Asked again it is claimed; by another name, or without one, it is busy."""
+    """A retry by the same name gets the claim; another name, or none, gets "busy"."""
     with proxied(any_server.socket) as proxy:
         f = make(BloomFilter, proxy.client())
         f.claim("the server knows the script from now on")
@@ -241,7 +241,7 @@ def test_an_unanswered_claim_of_a_name_is_its_own(any_server: Server) -> None:
 
 @for_each(("owner", "error"), [("", ValueError), (7, TypeError), (b"rank", TypeError), (True, TypeError)])
 def test_a_bad_owner_is_refused(bloom: Any, owner: Any, error: type[Exception]) -> None:
-    """Before any I/O."""
+    """A bad owner is refused before any I/O."""
     f = make(bloom, redis.Redis(port=1))
     for call in (f.claim, f.claim_many):
         with pytest.raises(error, match="owner must"):
@@ -254,7 +254,7 @@ def test_a_bad_owner_is_refused(bloom: Any, owner: Any, error: type[Exception]) 
 @for_each("kind", KINDS)
 @for_each("item", ["ä", b"\xff", -42])
 def test_a_token_is_the_claim(any_server: Server, kind: str, item: Any) -> None:
-    """Another object commits it, with the item as it was; it is the same claim for both."""
+    """Another object commits the claim by its token, with the original item."""
     cls = getattr(bloomredis, kind)
     f, other = (make(cls, any_server.client(), **KINDS[kind]) for _ in range(2))
     claim = f.claim(item, 5, owner="me")
@@ -269,7 +269,7 @@ def test_a_token_is_the_claim(any_server: Server, kind: str, item: Any) -> None:
 
 
 def test_a_token_has_the_commit_that_is_in_doubt(any_server: Server) -> None:
-    """Whoever goes on with it learns that the commit was executed."""
+    """Another object with the token learns that the commit was executed."""
     with proxied(any_server.socket) as proxy:
         claim = make(BloomFilter, proxy.client()).claim("a")
         proxy.plan("commit", lost)
@@ -282,7 +282,7 @@ def test_a_token_has_the_commit_that_is_in_doubt(any_server: Server) -> None:
 
 @for_each("kind", KINDS)
 def test_a_token_for_an_object_that_is_behind(any_server: Server, kind: str) -> None:
-    """One that has not seen the last `clear()` is told of it, or goes on, and commits the claim then."""
+    """An object that has not seen the last `clear()` raises or continues, and then commits the claim."""
     cls, client = getattr(bloomredis, kind), any_server.client()
     f, behind, follows = (
         make(cls, client, on_lost=on_lost, **KINDS[kind]) for on_lost in ("raise", "raise", "recreate")
@@ -306,7 +306,7 @@ def test_a_token_for_an_object_that_is_behind(any_server: Server, kind: str) -> 
 
 
 def test_a_bad_token_is_refused(any_client: redis.Redis) -> None:
-    """One of another filter, of another half, or none at all."""
+    """A token of another filter or driver, or an invalid one, is refused."""
     f = make(BloomFilter, any_client)
     token = f.claim("a").token
     with pytest.raises(ValueError, match="another filter"):
@@ -318,11 +318,11 @@ def test_a_bad_token_is_refused(any_client: redis.Redis) -> None:
     with pytest.raises(TypeError, match="not on"):
         Claim.from_token(wrong, token)
     with pytest.raises(TypeError, match="token must be a str"):
-        Claim.from_token(f, 7)  # type: ignore[arg-type]  # that is the mistake
+        Claim.from_token(f, 7)  # type: ignore[arg-type]  # tested on purpose
 
 
 def test_an_item_of_ones_own_has_its_bytes(any_client: redis.Redis) -> None:
-    """A token holds no objects of a program."""
+    """A token carries an item's bytes, not a program's objects."""
     f: Any = make(BloomFilter, any_client, encode=bytes)
     claim = f.claim((1, 2))
     same = Claim.from_token(f, claim.token)

@@ -1,4 +1,4 @@
-"""Claims: held by one worker at a time, committed once, free again when a lease runs out."""
+"""Claims: one worker at a time holds an item, commits it once, and loses it when its lease ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bloomredis import (
     FilterLostError,
     OutcomeUnknownError,
 )
-from bloomredis.operations.claims.state import Terms
+from bloomredis.operations.claims.state import ClaimOptions
 from bloomredis.operations.events import CallEvent
 from bloomredis.protocol.pending import PendingCalls
 from tests.support.losing import losing
@@ -46,12 +46,12 @@ def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
 
 
 def run(bloom: Any, claim: Any, call: str, *args: Any) -> None:
-    """Call a method of a claim of either driver."""
+    """Call a method of a claim in either driver."""
     bloom.wait(getattr(claim, call)(*args))
 
 
 def test_an_item_is_held_by_one(bloom: Any, client: redis.Redis) -> None:
-    """The first claim is claimed and true, the second busy and false."""
+    """The first claim is "claimed" and true, the second "busy" and false."""
     f = make(bloom, client)
     first, second = f.claim("a"), f.claim("a")
     assert (first.item, first.state, bool(first)) == ("a", "claimed", True)
@@ -60,7 +60,7 @@ def test_an_item_is_held_by_one(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_commit_puts_the_item_in(bloom: Any, client: redis.Redis) -> None:
-    """From then on it is in the filter, done for everybody, and no claim is left."""
+    """The item is then in the filter and done for everybody, and no claim remains."""
     f = make(bloom, client)
     claim = f.claim("a")
     run(bloom, claim, "commit")
@@ -73,7 +73,7 @@ def test_a_commit_puts_the_item_in(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_commit_of_what_is_done_does_nothing(bloom: Any, client: redis.Redis) -> None:
-    """Neither twice by one worker, nor where another did it."""
+    """A second commit changes nothing, whether the same worker or another did the first."""
     f = make(bloom, client)
     claim = f.claim("a")
     run(bloom, claim, "commit")
@@ -84,7 +84,7 @@ def test_a_commit_of_what_is_done_does_nothing(bloom: Any, client: redis.Redis) 
 
 
 def test_a_release_gives_the_item_back(bloom: Any, client: redis.Redis) -> None:
-    """Another worker may claim it at once; the claim that gave it up cannot be committed."""
+    """Another worker may claim the item at once; the released claim cannot be committed."""
     f = make(bloom, client)
     claim = f.claim("a")
     run(bloom, claim, "release")
@@ -114,7 +114,7 @@ def test_a_lease_runs_out(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_lease_can_be_extended(bloom: Any, client: redis.Redis) -> None:
-    """It lasts so long from the call on."""
+    """The lease lasts for the given time from the call on."""
     f = make(bloom, client)
     claim = f.claim("a", lease=5)
     run(bloom, claim, "extend", 100)
@@ -125,7 +125,7 @@ def test_a_lease_can_be_extended(bloom: Any, client: redis.Redis) -> None:
 
 @for_each("lease", [0, -1, float("nan"), float("inf"), "1", None, True])
 def test_a_bad_lease_is_refused(bloom: Any, any_client: redis.Redis, lease: Any) -> None:
-    """Before any I/O, with the value seen."""
+    """A bad lease is refused before any I/O, with the value seen."""
     f = make(bloom, any_client)
     with pytest.raises((ValueError, TypeError), match=f"lease must be .* not {lease!r}"):
         f.claim("a", lease=lease)
@@ -133,7 +133,7 @@ def test_a_bad_lease_is_refused(bloom: Any, any_client: redis.Redis, lease: Any)
 
 
 def test_a_batch_of_claims(bloom: Any, client: redis.Redis) -> None:
-    """Each in its place; equal items have one claim; more than one script takes."""
+    """Claims come in the order of their items; equal items share one; a batch may need several scripts."""
     f = make(bloom, client)
     f.add("b")
     f.claim("c")
@@ -149,7 +149,7 @@ def test_a_batch_of_claims(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_claim_lives_in_the_filters_slot(bloom: Any, client: redis.Redis) -> None:
-    """Its key has the filter's name for a hash tag, and expires."""
+    """Its key has the filter's name as hash tag, and expires."""
     f = make(bloom, client)
     f.claim("a", lease=7)
     (key,) = client.keys("*claim*")
@@ -158,7 +158,7 @@ def test_a_claim_lives_in_the_filters_slot(bloom: Any, client: redis.Redis) -> N
 
 
 def test_clear_ends_claims(bloom: Any, client: redis.Redis) -> None:
-    """Of an older generation none can be committed, and none bars a new one."""
+    """A claim of an older generation cannot be committed, and does not block a new one."""
     f = make(bloom, client)
     old, other = f.claim("a"), f.claim("b")
     f.clear()
@@ -170,7 +170,7 @@ def test_clear_ends_claims(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_lost_filter_is_noticed(bloom: Any, client: redis.Redis) -> None:
-    """By a claim and by a commit."""
+    """A claim and a commit detect the loss."""
     f, g = make(bloom, client), make(bloom, client)
     claim = f.claim("a")
     client.delete("seen")
@@ -182,7 +182,7 @@ def test_a_lost_filter_is_noticed(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_recreated_filter_takes_new_claims(bloom: Any, client: redis.Redis) -> None:
-    """With on_lost="recreate" a claim that meets the loss is on the new filter and can be committed."""
+    """With on_lost="recreate" a claim that finds the loss is on the new filter and can be committed."""
     f = make(bloom, client, on_lost="recreate")
     f.add("a")
     client.delete("seen")
@@ -192,7 +192,7 @@ def test_a_recreated_filter_takes_new_claims(bloom: Any, client: redis.Redis) ->
 
 
 def test_the_context_manager(any_client: redis.Redis) -> None:
-    """It commits on a clean exit, releases on an exception, and does nothing where nothing is held."""
+    """It commits on a clean exit, releases on an exception, and does nothing if no claim is held."""
     f = make(BloomFilter, any_client)
     with f.claim("a") as claim:
         assert claim
@@ -213,7 +213,7 @@ def test_the_context_manager(any_client: redis.Redis) -> None:
 
 
 def test_the_async_context_manager(any_server: Server) -> None:
-    """The same in asyncio, entered without an await or with one."""
+    """The same works in asyncio, entered with an await or without."""
 
     async def main() -> None:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
@@ -233,7 +233,7 @@ def test_the_async_context_manager(any_server: Server) -> None:
 
 @for_each("state", ["done", "busy"])
 def test_a_claim_that_is_not_held_has_to_be_tested(any_client: redis.Redis, state: str) -> None:
-    """By the end of its block: by its truth or its state.  An error of the block's own is raised instead."""
+    """Its block raises unless it tests the claim's truth or state. The block's own error has priority."""
     f = make(BloomFilter, any_client)
     held = f.claim(state)
     if state == "done":
@@ -252,7 +252,7 @@ def test_a_claim_that_is_not_held_has_to_be_tested(any_client: redis.Redis, stat
 
 
 def test_an_observed_claim_that_is_not_held_has_to_be_tested(any_client: redis.Redis) -> None:
-    """A hook that is told how many claims are held has not looked for the caller."""
+    """A hook that counts claims does not count as the caller's test."""
     events: list[CallEvent] = []
     f = make(BloomFilter, any_client, observe=events.append)
     assert f.claim("a")
@@ -263,7 +263,7 @@ def test_an_observed_claim_that_is_not_held_has_to_be_tested(any_client: redis.R
 
 
 def test_a_claim_that_is_held_need_not_be_tested(any_client: redis.Redis) -> None:
-    """However it ends in its block."""
+    """A held claim need not be tested, however its block ends."""
     f = make(BloomFilter, any_client)
     for end in ("commit", "release"):
         with f.claim(end) as claim:
@@ -271,7 +271,7 @@ def test_a_claim_that_is_held_need_not_be_tested(any_client: redis.Redis) -> Non
 
 
 def test_an_async_claim_that_is_not_held_has_to_be_tested(any_server: Server) -> None:
-    """Likewise."""
+    """The same holds in asyncio."""
 
     async def main() -> None:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
@@ -285,7 +285,7 @@ def test_an_async_claim_that_is_not_held_has_to_be_tested(any_server: Server) ->
 
 
 def test_a_failed_release_keeps_the_workers_error(caplog: pytest.LogCaptureFixture) -> None:
-    """The exception of the work passes; that the claim was not released is logged."""
+    """The work's exception reaches the caller; the failed release is logged."""
     with running(binaries()["valkey-9"]) as server:
         f = make(BloomFilter, server.client(retry=Retry(NoBackoff(), 0)))
 
@@ -300,7 +300,7 @@ def test_a_failed_release_keeps_the_workers_error(caplog: pytest.LogCaptureFixtu
 
 
 def test_threads_claim_each_item_once(server: Server) -> None:
-    """Of 8 threads that claim the same 300 items, one holds each."""
+    """Of 8 threads that claim the same 300 items, one holds each item."""
     items = [f"item-{i}" for i in range(300)]
 
     def work(_: int) -> list[bool]:
@@ -313,7 +313,7 @@ def test_threads_claim_each_item_once(server: Server) -> None:
 
 @for_each("retries", [0, 3])
 def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
-    """One reply in ten is lost: every item is claimed and committed once, and no commit fails."""
+    """With one reply in ten lost, every item is claimed and committed once, and no commit fails."""
     items = [f"item-{i}" for i in range(300)]
     with losing(server.socket, share=0.1) as proxy:
         client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), retries))
@@ -337,7 +337,7 @@ def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
 
 
 def test_a_lost_claim_creates_no_filter(bloom: Any, any_client: redis.Redis) -> None:
-    """Nor does one whose commit found that its filter had vanished."""
+    """A commit that finds its filter gone, or comes after such a commit, creates no filter."""
     f = make(bloom, any_client)
     claim = f.claim("a")
     any_client.delete("seen")
@@ -353,7 +353,7 @@ def test_a_lost_claim_creates_no_filter(bloom: Any, any_client: redis.Redis) -> 
 
 
 def test_a_released_claim_creates_no_filter(bloom: Any, any_client: redis.Redis) -> None:
-    """Nor does its commit, though an earlier one found that the filter had vanished."""
+    """Its commit creates no filter, though an earlier one found the filter gone."""
     f = make(bloom, any_client)
     claim = f.claim("a")
     any_client.delete("seen")
@@ -367,7 +367,7 @@ def test_a_released_claim_creates_no_filter(bloom: Any, any_client: redis.Redis)
 
 
 def claim_twice_without_an_answer(f: Any, patch: pytest.MonkeyPatch, *, inner_is_first: bool) -> None:
-    """Let two calls claim "a", one while the other is under way, and "b" too; neither gets its reply."""
+    """Claim "a" in two concurrent calls, one of them with "b"; neither gets its reply."""
     f.claim_many(["the server has the script"])
     execute: Any = redis.Redis.execute_command
     calls = 0
@@ -397,27 +397,27 @@ def claim_twice_without_an_answer(f: Any, patch: pytest.MonkeyPatch, *, inner_is
 def test_two_claims_without_an_answer(
     server: Server, monkeypatch: pytest.MonkeyPatch, *, inner_is_first: bool
 ) -> None:
-    """Whichever was executed first, the next call on the object returns it, and only that one does."""
+    """Whichever was executed first, one retry on the object returns the claim, and later ones do not."""
     f = make(BloomFilter, server.client(), keep_connection=False)
     claim_twice_without_an_answer(f, monkeypatch, inner_is_first=inner_is_first)
     assert [f.claim(item).state for item in "aabb"] == ["claimed", "busy", "claimed", "busy"]
 
 
 def test_of_a_name_the_newest_owner_is_used_first() -> None:
-    """So that a late copy of the other call takes nothing back."""
-    terms, owed = Terms(1000, b"rank-7.."), PendingCalls()
-    older, newer = terms.new_owner(), b"rank-7.." + b"\xff" * 8
+    """So a late copy of the other call cannot take the claim back."""
+    options, pending = ClaimOptions(1000, b"rank-7.."), PendingCalls()
+    older, newer = options.new_owner(), b"rank-7.." + b"\xff" * 8
     for order in ([older, newer], [newer, older]):
         for owner in order:
-            owed.store_owners(b"key", [owner])
-        assert owed.checkout_owners(b"key") == [newer, older]
-        assert owed.checkout_owners(b"key") == []
+            pending.store_owners(b"key", [owner])
+        assert pending.checkout_owners(b"key") == [newer, older]
+        assert pending.checkout_owners(b"key") == []
 
 
 def test_an_error_between_two_owners(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the first look has claimed is claimed again by who asks again."""
-    owners = (each.to_bytes(8) * 2 for each in count(1))  # the inner call's is tried first: it is the larger
-    monkeypatch.setattr(Terms, "new_owner", lambda _: next(owners))
+    """If the retry with the second owner fails, the next one still gets the first owner's claim."""
+    owners = (each.to_bytes(8) * 2 for each in count(1))  # the inner call's is tried first: the larger
+    monkeypatch.setattr(ClaimOptions, "new_owner", lambda _: next(owners))
     f = make(BloomFilter, server.client(), keep_connection=False)
     claim_twice_without_an_answer(f, monkeypatch, inner_is_first=False)
     execute: Any = redis.Redis.execute_command
@@ -438,7 +438,7 @@ def test_an_error_between_two_owners(server: Server, monkeypatch: pytest.MonkeyP
 
 
 def test_an_interrupted_batch_of_claims(server: Server) -> None:
-    """The error has the claims so far, and the rest is claimed by asking again."""
+    """The error has the claims so far; a retry claims the rest."""
     items = [f"item-{i}" for i in range(1000)]
     with losing(server.socket, share=0.3) as proxy:
         f = make(BloomFilter, server.client())
@@ -463,7 +463,7 @@ def jobs(count: int) -> list[str]:
 
 
 def work_through(url: str, items: list[str]) -> None:
-    """Do what is not done, item by item, as long as there is any."""
+    """Process every item that is not done, until all are."""
     client = redis.Redis.from_url(url)
     f = make(BloomFilter, client)
     dice = random.Random()
@@ -473,14 +473,14 @@ def work_through(url: str, items: list[str]) -> None:
             with suppress(ClaimLostError), f.claim(item, lease=0.3) as claim:
                 if claim:
                     client.rpush("processed", item)
-                    time.sleep(0.005)  # the work, in which it may be killed
+                    time.sleep(0.005)  # the work, during which the process may be killed
                     claim.commit()
                     client.rpush("committed", item)
 
 
 @pytest.mark.parametrize(("count", "kills"), [short(60, 4), long(400, 40)])
 def test_killed_workers_lose_no_item(server: Server, count: int, kills: int) -> None:
-    """Workers that hold claims are killed at random: all is processed, and committed exactly once."""
+    """Workers with claims are killed at random: every item is processed, and committed exactly once."""
     dice, items = random.Random(1), jobs(count)
 
     def start() -> multiprocessing.process.BaseProcess:

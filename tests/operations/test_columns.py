@@ -63,7 +63,7 @@ def make(bloom: Any, client: Any, **options: Any) -> Any:
 
 
 def call(f: Any, verb: str, items: Any) -> None:
-    """Make a call that takes items, to its end."""
+    """Make a call that takes items, and wait for it."""
     answers = getattr(f, verb)(items)
     if verb == "dedupe":
         list(answers)
@@ -71,7 +71,7 @@ def call(f: Any, verb: str, items: Any) -> None:
 
 @for_each("kind", KINDS)
 def test_a_scalar_is_what_it_holds(bloom: Any, any_client: redis.Redis, kind: str) -> None:
-    """An item is the same as a scalar of numpy or Arrow and as Python's own object, in every call."""
+    """A scalar of numpy or Arrow is the same item as Python's own object, in every call."""
     f = make(bloom, any_client, kind=kind)
     for scalar, item in SCALARS:
         f.add(scalar)
@@ -82,7 +82,7 @@ def test_a_scalar_is_what_it_holds(bloom: Any, any_client: redis.Redis, kind: st
 
 
 def test_a_foreign_layout_gets_what_a_scalar_holds(any_client: redis.Redis) -> None:
-    """To Guava an int is a long, and so is one of numpy."""
+    """To Guava an int is a long, and so is a numpy int."""
     layout: Any = compat.guava(1000, 0.01)
     f = BloomFilter(any_client, "g", layout=layout)
     f.add(np.int64(7))
@@ -90,14 +90,14 @@ def test_a_foreign_layout_gets_what_a_scalar_holds(any_client: redis.Redis) -> N
 
 
 def test_keyed_takes_scalars() -> None:
-    """The library's own encoder for chosen items knows them too."""
+    """`keyed` accepts scalars too."""
     encode = keyed("0123456789abcdef")
     assert encode(np.int64(7)) == encode("7")
 
 
 @for_each("item", [np.bool_(1), np.float64(1.5), pa.scalar(1.5), pa.scalar(True), True, 1.5])
 def test_other_scalars_are_refused(item: Any) -> None:
-    """As Python's own bools and floats are."""
+    """They are refused like Python's own bools and floats."""
     f = make(BloomFilter, redis.Redis())
     with pytest.raises(TypeError, match="an item is str, bytes or int, not"):
         f.add(item)
@@ -106,7 +106,7 @@ def test_other_scalars_are_refused(item: Any) -> None:
 @for_each("verb", VERBS)
 @for_each("column", COLUMNS)
 def test_a_column_is_its_items(bloom: Any, any_client: redis.Redis, verb: str, column: Any) -> None:
-    """In every call that takes items, by position."""
+    """Every call that takes items accepts a column, by position."""
     f = make(bloom, any_client)
     f.add_many([5, 6])
     call(f, verb, column)
@@ -118,7 +118,7 @@ def test_a_column_is_its_items(bloom: Any, any_client: redis.Redis, verb: str, c
 @for_each("verb", VERBS)
 @for_each("table", TABLES)
 def test_a_table_is_refused(bloom: Any, verb: str, table: Any) -> None:
-    """The error asks for a column; nothing is sent."""
+    """The error asks for a column, and nothing is sent."""
     with pytest.raises(TypeError, match="give a column"):
         call(make(bloom, redis.Redis(port=1)), verb, table)
 
@@ -126,14 +126,14 @@ def test_a_table_is_refused(bloom: Any, verb: str, table: Any) -> None:
 @for_each("verb", VERBS)
 @for_each("column", NULLS)
 def test_a_null_gives_its_row(bloom: Any, any_client: redis.Redis, verb: str, column: Any) -> None:
-    """Counted from 0, as `iloc` does."""
+    """The error names the null's row, counted from 0 like `iloc`."""
     with pytest.raises(TypeError, match=r"^row 1: .* a null \((None|nan|<NA>)\)"):
         call(make(bloom, any_client), verb, column)
 
 
 @pytest.mark.parametrize("verb", ["load", "update", "dedupe", "new_mask"])
 def test_rows_are_counted_over_all_batches(bloom: Any, any_client: redis.Redis, seed: int, verb: str) -> None:
-    """The row is that of the whole column, not of the batch that it is in, whatever the kind of filter."""
+    """Rows are counted from the start of the column, not of the batch, for every kind of filter."""
     f = make(bloom, any_client, kind=KINDS[seed % len(KINDS)], error_rate=0.5)
     items = [*map(str, range(17_000)), None]
     with pytest.raises(TypeError, match=r"^row 17000: "):
@@ -141,7 +141,7 @@ def test_rows_are_counted_over_all_batches(bloom: Any, any_client: redis.Redis, 
 
 
 def test_an_own_encoder_tells_the_row(any_client: redis.Redis) -> None:
-    """Its error is the cause."""
+    """The encoder's error is the cause of the error with the row."""
 
     def encode(item: str) -> bytes:
         return int(item).to_bytes(8, "big")
@@ -154,7 +154,7 @@ def test_an_own_encoder_tells_the_row(any_client: redis.Redis) -> None:
 
 @for_each("column", COLUMNS)
 def test_a_mask_says_of_each_row_if_it_is_new(bloom: Any, any_client: redis.Redis, column: Any) -> None:
-    """An array of bools, by position; of equal rows the first is new."""
+    """The mask is an array of bools by position; of equal rows the first is new."""
     f = make(bloom, any_client)
     f.add(6)
     assert f.contains_mask(column).tolist() == [False, True]
@@ -165,7 +165,7 @@ def test_a_mask_says_of_each_row_if_it_is_new(bloom: Any, any_client: redis.Redi
 
 
 def test_a_column_of_polars(bloom: Any, any_client: redis.Redis) -> None:
-    """Where polars is installed."""
+    """A column of polars works where polars is installed."""
     polars = pytest.importorskip("polars")
     f = make(bloom, any_client)
     frame = polars.DataFrame({"url": ["a", "b", "a"]})
@@ -174,7 +174,7 @@ def test_a_column_of_polars(bloom: Any, any_client: redis.Redis) -> None:
 
 
 def test_a_mask_of_many_batches(any_client: redis.Redis) -> None:
-    """Each row has its place, and no rows have an empty mask."""
+    """The mask has a place for each row, and is empty for no rows."""
     f = make(BloomFilter, any_client)
     f.add_many(range(0, 40_000, 1000))
     mask = f.contains_mask(np.arange(40_000))
@@ -184,7 +184,7 @@ def test_a_mask_of_many_batches(any_client: redis.Redis) -> None:
 
 
 def test_an_interrupted_mask_has_the_rest_of_the_column(any_server: Server) -> None:
-    """What was answered, and the rows from there on: asking for them loses nothing."""
+    """The error has the answers so far and the remaining rows; a retry of those loses nothing."""
     column = pd.Series([f"{i}" for i in range(40_000)], index=range(40_000, 0, -1))
     with proxied(any_server.socket) as proxy:
         f = BloomFilter(proxy.client(), "seen", capacity=100_000, error_rate=0.001)
@@ -201,6 +201,6 @@ def test_an_interrupted_mask_has_the_rest_of_the_column(any_server: Server) -> N
 
 @for_each("column", [iter("ab"), {"a", "b"}, 7])
 def test_what_has_no_rows_has_no_mask(bloom: Any, column: Any) -> None:
-    """Nothing is sent."""
+    """A value without rows is refused, and nothing is sent."""
     with pytest.raises(TypeError, match="new_mask takes an array or a column, not"):
         make(bloom, redis.Redis(port=1)).new_mask(column)

@@ -1,4 +1,4 @@
-"""A filter that counts: what was added is found until it has been removed as often."""
+"""A counting filter: an item is found until it has been removed as often as it was added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.values import for_each
 
 
 def test_an_item_is_in_until_it_is_removed(bloom: Any, client: redis.Redis) -> None:
-    """Added once, removed once; a second removal is refused."""
+    """An item that was added once can be removed once; a second removal is refused."""
     f = make(bloom, client)
     assert f.add("a")
     assert f.remove("a")
@@ -30,7 +30,7 @@ def test_an_item_is_in_until_it_is_removed(bloom: Any, client: redis.Redis) -> N
 
 
 def test_every_add_counts(bloom: Any, client: redis.Redis) -> None:
-    """An item that was added twice and removed once is in; info counts adds less removals."""
+    """An item that was added twice and removed once is in; info counts adds minus removals."""
     f = make(bloom, client)
     assert f.add_many(["a", "b", "a"]) == [True, True, False]
     assert not f.add("a")
@@ -41,7 +41,7 @@ def test_every_add_counts(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_refused_removal_changes_nothing(bloom: Any, client: redis.Redis) -> None:
-    """Removing an item that is not in leaves every byte as it was."""
+    """Removing an item that is not in leaves every byte unchanged."""
     f = make(bloom, client)
     f.add("a")
     before = client.get("seen")
@@ -50,7 +50,7 @@ def test_a_refused_removal_changes_nothing(bloom: Any, client: redis.Redis) -> N
 
 
 def test_a_full_counter_stays(bloom: Any, client: redis.Redis) -> None:
-    """Beyond 15 nobody knows how often, so nothing that shares the counter is ever missed."""
+    """Beyond 15 the true count is unknown, so the counter stays, and no item that shares it is missed."""
     store_earlier(client, capacity=1, error_rate=0.5, num_bits=2, num_hashes=1)
     f = make(bloom, client, capacity=1, error_rate=0.5)
     assert f.info().num_bits == 2
@@ -62,15 +62,15 @@ def test_a_full_counter_stays(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_the_count_never_goes_below_nothing(bloom: Any, client: redis.Redis) -> None:
-    """More removals than adds, which a full counter lets through, count for no more than the adds."""
+    """A full counter allows more removals than adds; the count does not fall below 0 for them."""
     f = make(bloom, client, capacity=1, error_rate=0.5)
     f.add_many(["a"] * 20)
     assert all(f.remove("a") for _ in range(25))
     assert f.info().count == 0
 
 
-def test_fifteen_adds_are_the_most_that_can_be_undone(bloom: Any, client: redis.Redis) -> None:
-    """After 14 the last removal takes the item out."""
+def test_fourteen_adds_are_the_most_that_can_be_undone(bloom: Any, client: redis.Redis) -> None:
+    """After 14 adds the last of 14 removals removes the item, since a counter at 15 never falls."""
     f = make(bloom, client)
     f.add_many(["a"] * 14)
     assert all(f.remove("a") for _ in range(14))
@@ -78,7 +78,7 @@ def test_fifteen_adds_are_the_most_that_can_be_undone(bloom: Any, client: redis.
 
 
 def test_repeated_probes_are_one_counter(bloom: Any, client: redis.Redis) -> None:
-    """An item whose probes meet in a counter raises and lowers it once."""
+    """An item whose probes share a counter raises and lowers it once."""
     f = make(bloom, client, capacity=2, error_rate=0.001)
     layout = planning.plan_counting(2, 0.001)
     items = [i for i in range(50) if len(set(layout.offsets(i))) < layout.num_hashes]
@@ -90,7 +90,7 @@ def test_repeated_probes_are_one_counter(bloom: Any, client: redis.Redis) -> Non
 
 
 def test_info_describes_the_filter(bloom: Any, client: redis.Redis) -> None:
-    """Fill and estimate go by the share of counters that are not 0."""
+    """Fill and estimate are computed from the share of non-zero counters."""
     f = make(bloom, client, capacity=1000, error_rate=0.01)
     f.add_many([*range(1000), *range(1000)])
     info = f.info()
@@ -103,7 +103,7 @@ def test_info_describes_the_filter(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_info_of_a_large_filter(client: redis.Redis) -> None:
-    """The counters are read in pieces, on a client that decodes replies as well."""
+    """The counters are read in pieces, also on a client that decodes replies."""
     f = CountingBloomFilter(client, "seen", capacity=100_000, error_rate=0.01)
     f.add_many(range(500))
     assert f.approximate_count() == pytest.approx(500, rel=0.03)
@@ -117,7 +117,7 @@ def test_info_of_a_large_filter(client: redis.Redis) -> None:
 
 
 def test_the_other_calls(bloom: Any, client: redis.Redis) -> None:
-    """Batches, dedupe, load, claims, pipelines, expiry and clearing are those of every filter."""
+    """Batches, dedupe, load, claims, pipelines, expiry and clearing work as for every filter."""
     f = make(bloom, client)
     assert list(f.dedupe(["a", "b", "a"])) == ["a", "b"]
     assert f.load(range(300)) == 300
@@ -140,7 +140,7 @@ def test_the_other_calls(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_copy_is_refused(bloom: Any, any_client: redis.Redis) -> None:
-    """An item that a copy has might have been removed."""
+    """A copy would still have items that were removed."""
     assert not hasattr(CountingBloomFilter, "snapshot")
     with pytest.raises(TypeError, match="local_cache"):
         make(bloom, any_client, local_cache=True)
@@ -149,7 +149,7 @@ def test_a_copy_is_refused(bloom: Any, any_client: redis.Redis) -> None:
 
 
 def test_a_lost_filter_is_noticed(bloom: Any, client: redis.Redis) -> None:
-    """A removal from what is gone is no "was not in"."""
+    """A removal from a missing filter raises, instead of "was not in"."""
     f = make(bloom, client)
     f.add("a")
     client.delete("seen")
@@ -159,22 +159,22 @@ def test_a_lost_filter_is_noticed(bloom: Any, client: redis.Redis) -> None:
 
 @for_each(("stored", "wanted"), [("BloomFilter", "Counting"), ("CountingBloomFilter", "")])
 def test_another_kind_is_a_mismatch(bloom: Any, client: redis.Redis, stored: str, wanted: str) -> None:
-    """The message names the class to use, and the filter stays as it is."""
+    """The message names the class to use, and the filter stays unchanged."""
     size: dict[str, Any] = {"capacity": 100, "error_rate": 0.01}
     bloom(client, "seen", kind=stored, **size).add("a")
     before = client.get("seen")
     f = bloom(client, "seen", kind=f"{wanted}BloomFilter", **size)
     for call in (f.reserve, lambda: f.add("b"), f.clear, f.delete):
-        with pytest.raises(FilterMismatchError, match=f"that of a {stored}, not of a {wanted}BloomFilter"):
+        with pytest.raises(FilterMismatchError, match=f"is a {stored}, not a {wanted}BloomFilter"):
             call()
-    with pytest.raises(FilterMismatchError, match=f"that of a {stored}"):
+    with pytest.raises(FilterMismatchError, match=f"is a {stored}, not a"):
         bloom.open(client, "seen", kind=f"{wanted}BloomFilter")
     assert client.get("seen") == before
     assert "a" in bloom.open(client, "seen", kind=stored)
 
 
 def test_other_parameters_are_a_mismatch(bloom: Any, any_client: redis.Redis) -> None:
-    """The message names the class that opens what is stored."""
+    """The message names the class that opens the stored filter."""
     make(bloom, any_client).add("a")
     with pytest.raises(FilterMismatchError, match=r"1000, not 2000.*CountingBloomFilter\.open"):
         make(bloom, any_client, capacity=2000).add("a")
@@ -189,7 +189,7 @@ def test_the_largest_filter() -> None:
 
 
 def test_both_drivers_have_the_same_face() -> None:
-    """Equal names and docstrings."""
+    """Both drivers have equal names and docstrings."""
     ours, theirs = CountingBloomFilter, bloomredis.asyncio.CountingBloomFilter
     assert vars(ours).keys() == vars(theirs).keys()
     assert inspect.getdoc(ours) == inspect.getdoc(theirs)
@@ -201,13 +201,13 @@ def test_both_drivers_have_the_same_face() -> None:
 def test_the_wrong_client_is_refused() -> None:
     """Each driver names the other's class."""
     with pytest.raises(TypeError, match=r"use bloomredis\.asyncio\.CountingBloomFilter"):
-        CountingBloomFilter(redis.asyncio.Redis(), "seen")  # type: ignore[arg-type]  # the point
+        CountingBloomFilter(redis.asyncio.Redis(), "seen")  # type: ignore[arg-type]  # tested on purpose
     with pytest.raises(TypeError, match=r"use bloomredis\.CountingBloomFilter"):
         bloomredis.asyncio.CountingBloomFilter(redis.Redis(), "seen")  # type: ignore[arg-type]  # the point
 
 
 def test_the_rate_at_capacity(any_server: Server) -> None:
-    """It is 0.9 to 1.1 times the one asked for, also when as much again was added and removed."""
+    """It is 0.9 to 1.1 times the configured rate, also after as many items were added and removed again."""
     false_positives = probes = 0
     with any_server.client() as client:
         for number in range(4):

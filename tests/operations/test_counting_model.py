@@ -1,4 +1,4 @@
-"""Any sequence of adds and removals leaves the counters that a model of the filter has."""
+"""Any sequence of adds and removals gives the same counters as a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TINY: dict[str, Any] = {"capacity": 5, "error_rate": 0.2}
 
 
 class Machine(RuleBasedStateMachine):
-    """Two workers on one filter with so few counters that its items share them and fill them."""
+    """Two workers on one filter with so few counters that its items share and fill them."""
 
     def __init__(self, bloom: Any, client: redis.Redis) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Machine(RuleBasedStateMachine):
         self.counters = [0] * self.layout.num_bits
 
     def raised(self, item: str) -> bool:
-        """Count an item in the model; say whether it was new."""
+        """Count an item in the model; return whether it was new."""
         own = set(self.layout.offsets(item))
         new = any(self.counters[counter] == 0 for counter in own)
         for counter in own:
@@ -96,9 +96,9 @@ class Machine(RuleBasedStateMachine):
 
 @examples()
 def test_a_model_agrees(bloom: Any, client: redis.Redis, examples: int) -> None:
-    """Whatever is added and removed, in any order: never a false negative, and every counter is right."""
+    """For adds and removals in any order there is no false negative, and every counter is right."""
     run_state_machine_as_test(
-        lambda: Machine(bloom, client),  # type: ignore[arg-type]  # any factory, says its documentation
+        lambda: Machine(bloom, client),  # type: ignore[arg-type]  # documented to take any factory
         settings=settings(
             max_examples=examples,
             stateful_step_count=40,

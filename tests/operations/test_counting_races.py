@@ -1,4 +1,4 @@
-"""Many threads and processes that add to and remove from one filter."""
+"""Many threads and processes add to and remove from one filter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ITEMS = [f"item-{i}" for i in range(200)]
 
 
 def add_and_remove(f: CountingBloomFilter, items: Sequence[str], worker: int) -> list[bool]:
-    """Add all items, in this worker's order; remove those of which it may, one by one."""
+    """Add all items in this worker's order; remove some of them one by one."""
     turned = [*items[worker * 30 :], *items[: worker * 30]]
     new = dict(zip(turned, f.add_many(turned), strict=True))
     assert all(f.remove(item) for item in turned[worker::3])
@@ -30,7 +30,7 @@ def in_a_process(url: str, items: Sequence[str], worker: int) -> list[bool]:
 
 
 def left(items: Sequence[str], workers: int) -> Counter[str]:
-    """Return what those workers leave in."""
+    """Return the items that those workers leave in."""
     found = Counter(dict.fromkeys(items, workers))
     for worker in range(workers):
         found.subtract([*items[worker * 30 :], *items[: worker * 30]][worker::3])
@@ -38,7 +38,7 @@ def left(items: Sequence[str], workers: int) -> Counter[str]:
 
 
 def test_threads_add_and_remove(server: Server) -> None:
-    """Threads that share round trips leave what they added less what they removed."""
+    """Threads that share round trips leave their adds minus their removals."""
     with server.client() as client:
         f = counting(client, coalesce=True)
         race_threads(lambda worker: add_and_remove(f, ITEMS, worker), 4)
@@ -46,7 +46,7 @@ def test_threads_add_and_remove(server: Server) -> None:
 
 
 def test_processes_add_and_remove(server: Server) -> None:
-    """So it is with processes; each item was new at least once."""
+    """The same holds for processes; each item was new at least once."""
     with server.client() as client:
         counting(client).reserve()
         told = race_processes(in_a_process, server.url, ITEMS, 3)
@@ -55,7 +55,7 @@ def test_processes_add_and_remove(server: Server) -> None:
 
 
 def test_one_of_many_adds_is_new(server: Server) -> None:
-    """Of concurrent adds of an item that is not in, one is told so."""
+    """Of concurrent adds of an item one is told that it is new."""
     with server.client() as client:
         f = counting(client)
         told = race_threads(lambda _: f.add_many(ITEMS), 4)

@@ -21,7 +21,7 @@ import bloomredis.asyncio
 from bloomredis import ConnectionFailedError, OutcomeUnknownError
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.protocol import scripts
-from bloomredis.protocol.receipts import REMOVAL, Lanes
+from bloomredis.protocol.receipts import REMOVAL, Sessions
 from tests.support.counting import MOST, PLANNED, counting, expected_counters, stored_counters
 from tests.support.losing import LosingClient, losing
 from tests.support.servers import Server
@@ -30,7 +30,7 @@ from tests.support.values import for_each
 
 @pytest.fixture
 def lossy(client: redis.Redis) -> LosingClient:
-    """A client whose filter exists, with "a" in it twice, and whose scripts are known."""
+    """A client with an existing filter that has "a" twice, and with loaded scripts."""
     made = LosingClient(client)
     f = counting(made)
     f.add_many(["a", "a", "x"])
@@ -39,14 +39,14 @@ def lossy(client: redis.Redis) -> LosingClient:
 
 
 def assert_counted(lossy: LosingClient, *items: str) -> None:
-    """Check the counters, and the count, against what should be in."""
+    """Compare the counters and the count with the expected items."""
     assert stored_counters(lossy.client) == expected_counters(PLANNED, Counter(items))
     assert counting(lossy.client).info().count == len(items)
 
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
 def test_the_same_bytes_count_once(lossy: LosingClient, verb: str) -> None:
-    """A call that redis-py sends again after a lost reply is answered as at first, and changes nothing."""
+    """A call that redis-py retries after a lost reply gets the first answer and changes nothing."""
     assert getattr(counting(lossy), verb)("a") == (verb == "remove")
     again = lossy.client.execute_command(*lossy.sent[-1])
     assert again == (verb == "remove")
@@ -54,7 +54,7 @@ def test_the_same_bytes_count_once(lossy: LosingClient, verb: str) -> None:
 
 
 def test_a_refused_removal_stays_refused(lossy: LosingClient) -> None:
-    """Sent again after somebody else's add it takes nothing away."""
+    """A retry after somebody else's add removes nothing."""
     f = counting(lossy)
     assert not f.remove("b")
     assert counting(lossy.client).add("b")
@@ -64,7 +64,7 @@ def test_a_refused_removal_stays_refused(lossy: LosingClient) -> None:
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
 def test_a_copy_that_comes_late_is_refused(lossy: LosingClient, verb: str) -> None:
-    """A call that arrives again when its lane has gone on is executed no second time."""
+    """A copy that arrives after its session's next call is not executed again."""
     f = counting(lossy)
     getattr(f, verb)("a")
     late = lossy.sent[-1]
@@ -77,7 +77,7 @@ def test_a_copy_that_comes_late_is_refused(lossy: LosingClient, verb: str) -> No
 
 
 def arrives_late(lossy: LosingClient, copy: tuple[Any, ...]) -> None:
-    """Let a copy of a call arrive; where the call was given up, the copy is refused."""
+    """Let a copy of a call arrive late; if the call was given up, the copy is refused."""
     with suppress(redis.ResponseError):
         lossy.client.execute_command(*copy)
 
@@ -86,7 +86,7 @@ def arrives_late(lossy: LosingClient, copy: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize("verb", ["add", "remove"])
 @pytest.mark.parametrize("way", ["again", "by token"])
 def test_a_call_without_an_answer_counts_once(lossy: LosingClient, verb: str, fate: str, way: str) -> None:
-    """Executed or not: called again it is answered, it has counted once, and no copy of it counts."""
+    """Executed or not, a retry has an answer, the call has counted once, and no copy of it counts."""
     f = counting(lossy)
     f.reserve()
     lossy.lose = [fate, fate]
@@ -104,7 +104,7 @@ def test_a_call_without_an_answer_counts_once(lossy: LosingClient, verb: str, fa
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_the_rest_of_a_batch_counts_once(lossy: LosingClient, fate: str) -> None:
-    """Of equal items in a batch without an answer each is owed its own."""
+    """After a batch without an answer, each of its equal items gets its own answer on retry."""
     f = counting(lossy)
     f.reserve()
     lossy.lose = [fate]
@@ -124,13 +124,23 @@ def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed:
     f.add_many(["a", "a", "a"])
     operations = f._operations
     assert isinstance(operations, CountingOperations)
-    lanes, handle = Lanes(b"seen", REMOVAL), operations.stored.handle
+    sessions, handle = Sessions(b"seen", REMOVAL), operations.stored.handle
     assert handle
     packed = handle.layout.pack_one(b"a")
-    for lane, done in zip([lanes.take(), lanes.take()], executed, strict=True):
-        operations.removals.add(["a"], lane.name, lane.next_call(0), handle.generation, time.monotonic())
+    for session, done in zip([sessions.take(), sessions.take()], executed, strict=True):
+        operations.removals.add(
+            ["a"], session.name, session.next_call(0), handle.generation, time.monotonic()
+        )
         if done:
-            client.eval(scripts.load("remove").text, 2, f.name, lane.key, handle.identity, packed, lane.call)
+            client.eval(
+                scripts.load_script("remove").text,
+                2,
+                f.name,
+                session.key,
+                handle.identity,
+                packed,
+                session.call,
+            )
     assert [f.remove("a") for _ in range(2)] == [True, True]
     assert stored_counters(client) == expected_counters(PLANNED, Counter("a"))
 
@@ -146,7 +156,7 @@ def test_a_removal_settles_an_add_in_doubt(lossy: LosingClient, fate: str) -> No
     copy = lossy.sent[-1]
     assert f.remove("b")
     assert_counted(lossy, "a", "a")
-    assert f.add("b", token=caught.value.token)  # what that call did, and nothing more
+    assert f.add("b", token=caught.value.token)  # the same effect as that call, and nothing more
     arrives_late(lossy, copy)
     assert_counted(lossy, "a", "a")
     assert f.add("b")
@@ -154,7 +164,7 @@ def test_a_removal_settles_an_add_in_doubt(lossy: LosingClient, fate: str) -> No
 
 
 def test_settling_may_fail(lossy: LosingClient) -> None:
-    """Then nothing was removed, the error has no token, and a second call goes on."""
+    """Then nothing is removed, the error has no token, and a second call continues."""
     f = counting(lossy)
     f.reserve()
     lossy.lose = ["lost", "lost"]
@@ -168,7 +178,7 @@ def test_settling_may_fail(lossy: LosingClient) -> None:
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_an_add_leaves_a_removal_in_doubt(lossy: LosingClient, fate: str) -> None:
-    """Its second call is still the same removal, and takes nothing of what was added meanwhile."""
+    """The removal's retry is still the same removal, and does not take an item added meanwhile."""
     f = counting(lossy)
     f.reserve()
     lossy.lose = [fate]
@@ -181,7 +191,7 @@ def test_an_add_leaves_a_removal_in_doubt(lossy: LosingClient, fate: str) -> Non
 
 @pytest.mark.parametrize("emptied", ["clear", "delete"])
 def test_a_doubt_ends_with_the_filter(lossy: LosingClient, emptied: str) -> None:
-    """Answers that were pending before this object emptied the filter are not handed out after it."""
+    """Pending answers are dropped when this object clears the filter."""
     f = counting(lossy)
     f.reserve()
     lossy.lose = ["lost", "lost"]
@@ -195,7 +205,7 @@ def test_a_doubt_ends_with_the_filter(lossy: LosingClient, emptied: str) -> None
 
 
 def test_tokens_are_of_one_kind(lossy: LosingClient) -> None:
-    """An add does not take a removal's token, nor the other way round."""
+    """An add refuses a removal's token, and the reverse."""
     f = counting(lossy)
     f.reserve()
     for call, other, item in ((f.add, f.remove, "b"), (f.remove, f.add, "c")):
@@ -207,7 +217,7 @@ def test_tokens_are_of_one_kind(lossy: LosingClient) -> None:
 
 
 def test_without_receipts_a_lost_reply_is_told(lossy: LosingClient) -> None:
-    """With retry_safe=False there is no token, and a second removal is another one."""
+    """With retry_safe=False the error has no token, and a second removal is another one."""
     f = counting(lossy, retry_safe=False)
     f.reserve()
     lossy.lose = ["lost"]
@@ -219,10 +229,10 @@ def test_without_receipts_a_lost_reply_is_told(lossy: LosingClient) -> None:
 
 
 def test_a_pickled_filter_removes(client: redis.Redis) -> None:
-    """With lanes of its own, marked like those of the original."""
+    """The copy has its own sessions, marked like those of the original."""
     f = counting(client)
     f.add_many(["a", "a"])
-    copy = pickle.loads(pickle.dumps(f)).with_client(client)  # noqa: S301 - it was made right here
+    copy = pickle.loads(pickle.dumps(f)).with_client(client)  # noqa: S301 - its own pickle
     assert f.remove("a")
     assert copy.remove("a")
     assert not copy.remove("a")
@@ -249,7 +259,7 @@ def balance(calls: Iterable[tuple[str, str]]) -> Counter[str]:
 
 @for_each("retries", RETRIES)
 def test_lost_replies_change_no_counter(server: Server, retries: str) -> None:
-    """With a reply in ten lost, adds and removals leave exactly the counters that they should."""
+    """With one reply in ten lost, adds and removals leave exactly the right counters."""
     with losing(server.socket, share=0.1) as proxy, server.client() as direct:
         counting(direct).reserve()
         with redis.Redis(port=proxy.port, **RETRIES[retries]) as client:
@@ -261,17 +271,17 @@ def test_lost_replies_change_no_counter(server: Server, retries: str) -> None:
 
 
 def answered(call: Callable[[str], bool], item: str) -> None:
-    """Call until there is an answer, as a caller does who has read the documentation."""
+    """Repeat a call until it has an answer, as the documentation says."""
     while True:
         try:
             call(item)
-        except (OutcomeUnknownError, ConnectionFailedError):  # the latter while nothing is in doubt
+        except (OutcomeUnknownError, ConnectionFailedError):  # ConnectionFailedError while no call is pending
             continue
         return
 
 
 def test_lost_replies_of_tasks_change_no_counter(server: Server) -> None:
-    """The same for tasks whose adds of equal items travel together."""
+    """The same holds for tasks whose adds of equal items share batches."""
     calls = [("add", f"{i % 100}") for i in range(300)] + [("remove", f"{i % 100}") for i in range(200)]
 
     async def main(port: int) -> None:

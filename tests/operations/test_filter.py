@@ -26,7 +26,7 @@ def make(bloom: Any, client: redis.Redis, name: str = "seen", **options: Any) ->
 
 
 def test_the_first_to_add_is_told(bloom: Any, client: redis.Redis) -> None:
-    """New once, then there."""
+    """An item is new once, then present."""
     f = make(bloom, client)
     assert f.add("a")
     assert not f.add("a")
@@ -36,7 +36,7 @@ def test_the_first_to_add_is_told(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_batch_answers_in_order(bloom: Any, client: redis.Redis) -> None:
-    """Of two equal items in a batch the first is new."""
+    """Answers are in order; of two equal items in a batch the first is new."""
     f = make(bloom, client)
     assert f.add_many(["x", "y", "x", 42, b"42", "42"]) == [True, True, False, True, False, False]
     assert f.contains_many(["x", "z", 42]) == [True, False, True]
@@ -50,7 +50,7 @@ def test_generators_are_accepted(bloom: Any, any_client: redis.Redis) -> None:
 
 
 def test_dedupe_keeps_order_and_reads_lazily(bloom: Any, any_client: redis.Redis) -> None:
-    """Only new items come, in order; an endless source is read batch by batch."""
+    """Only new items are yielded, in order; an endless source is read batch by batch."""
     f = make(bloom, any_client)
 
     def endless() -> object:
@@ -65,7 +65,7 @@ def test_dedupe_keeps_order_and_reads_lazily(bloom: Any, any_client: redis.Redis
 
 
 def test_a_large_batch_crosses_scripts(bloom: Any, client: redis.Redis) -> None:
-    """A batch that takes several scripts is answered as one, and counted exactly."""
+    """A batch of several scripts gets its answers together, and is counted exactly."""
     f = make(bloom, client, capacity=10_000, error_rate=1e-9)
     items = [f"item-{i}" for i in range(1500)]
     assert f.add_many(items + items) == [True] * 1500 + [False] * 1500
@@ -73,7 +73,7 @@ def test_a_large_batch_crosses_scripts(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_info_describes_the_filter(bloom: Any, client: redis.Redis) -> None:
-    """Parameters, fill and age are those of the filter."""
+    """Info has the filter's parameters, fill and age."""
     f = make(bloom, client, capacity=1000, error_rate=0.01, layout="classic")
     f.add_many(range(1000))
     info = f.info()
@@ -89,7 +89,7 @@ def test_info_describes_the_filter(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_the_count_counts_what_was_new(bloom: Any, client: redis.Redis) -> None:
-    """Duplicates do not count, whichever way they come."""
+    """Duplicates do not count, by whichever call."""
     f = make(bloom, client)
     f.add_many(["a", "a", "b"])
     f.add("a")
@@ -98,7 +98,7 @@ def test_the_count_counts_what_was_new(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_second_client_shares_the_filter(bloom: Any, client: redis.Redis) -> None:
-    """It may know the parameters or read them."""
+    """The second client may give the parameters or read them."""
     make(bloom, client).add("a")
     assert "a" in make(bloom, client)
     opened = bloom.open(client, "seen")
@@ -108,7 +108,7 @@ def test_a_second_client_shares_the_filter(bloom: Any, client: redis.Redis) -> N
 
 def test_open_needs_a_filter(bloom: Any, client: redis.Redis) -> None:
     """Without parameters nothing is created."""
-    with pytest.raises(FilterNotFoundError, match=r"'seen'.*capacity and error_rate"):
+    with pytest.raises(FilterNotFoundError, match=r"'seen'.*capacity= and error_rate="):
         bloom.open(client, "seen")
     with pytest.raises(FilterNotFoundError):
         bloom(client, "seen").add("a")
@@ -116,7 +116,7 @@ def test_open_needs_a_filter(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_other_parameters_are_a_mismatch(bloom: Any, client: redis.Redis) -> None:
-    """The message gives stored and wanted; the filter is untouched."""
+    """The message gives stored and wanted values; the filter is unchanged."""
     make(bloom, client).add("a")
     before = client.dump("seen")
     for other in (make(bloom, client, capacity=2000), make(bloom, client, error_rate=0.02)):
@@ -128,7 +128,7 @@ def test_other_parameters_are_a_mismatch(bloom: Any, client: redis.Redis) -> Non
 
 @for_each("kind", ["string", "empty", "list", "hash"])
 def test_a_foreign_key_is_untouched(bloom: Any, client: redis.Redis, kind: str) -> None:
-    """Whatever holds something else stays as it is, whatever is called."""
+    """A key with another kind of value stays unchanged by every call."""
     make_key: dict[str, Callable[[], object]] = {
         "string": lambda: client.set("k", b"\x00" * 200),
         "empty": lambda: client.set("k", b""),
@@ -146,7 +146,7 @@ def test_a_foreign_key_is_untouched(bloom: Any, client: redis.Redis, kind: str) 
 
 
 def test_clear_empties_and_others_notice(bloom: Any, client: redis.Redis) -> None:
-    """A cleared filter is empty for the one who cleared; the others are told, until they take notice."""
+    """The object that cleared it sees an empty filter; the others raise until reserve()."""
     mine, other = make(bloom, client), make(bloom, client)
     other.add("a")
     mine.clear()
@@ -172,7 +172,7 @@ def test_clear_keeps_parameters_and_expiry(bloom: Any, client: redis.Redis) -> N
 
 
 def test_delete_says_whether_it_existed(bloom: Any, client: redis.Redis) -> None:
-    """True, then False; the next add creates the filter again."""
+    """It returns True, then False; the next add creates the filter again."""
     f = make(bloom, client)
     f.add("a")
     assert f.delete()
@@ -182,7 +182,7 @@ def test_delete_says_whether_it_existed(bloom: Any, client: redis.Redis) -> None
 
 @for_each("call", [lambda f: f.add("b"), lambda f: f.contains_many(["b"]), lambda f: f.info()])
 def test_a_vanished_filter_is_noticed(bloom: Any, client: redis.Redis, call: Callable[[Any], object]) -> None:
-    """A filter that was used and is gone raises, and nothing is created in its place."""
+    """A call on a used filter that is gone raises, and creates nothing."""
     f = make(bloom, client)
     f.add("a")
     client.delete("seen")
@@ -192,7 +192,7 @@ def test_a_vanished_filter_is_noticed(bloom: Any, client: redis.Redis, call: Cal
 
 
 def test_an_overwritten_filter_is_noticed(bloom: Any, client: redis.Redis) -> None:
-    """A string or another type in its place is a loss, and is left alone."""
+    """A string or another type in its place counts as a loss, and is left alone."""
     for overwrite in (lambda: client.set("seen", "x"), lambda: client.rpush("seen", "x")):
         client.delete("seen")
         f = make(bloom, client)
@@ -213,7 +213,7 @@ def test_ttl_counts_from_creation(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_expire_covers_the_filter(bloom: Any, client: redis.Redis) -> None:
-    """One key, one expiry."""
+    """The filter is one key with one expiry."""
     f = make(bloom, client)
     f.expire(12.5)
     assert f.info().ttl == pytest.approx(12.5, abs=3)
@@ -222,7 +222,7 @@ def test_expire_covers_the_filter(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_filter_moves_as_one(bloom: Any, client: redis.Redis) -> None:
-    """RENAME, and DUMP with RESTORE, carry parameters and bits together."""
+    """RENAME, and DUMP with RESTORE, keep parameters and bits together."""
     make(bloom, client).add("a")
     client.restore("copy", 0, client.dump("seen"))  # type: ignore[arg-type]  # bytes
     client.rename("seen", "moved")
@@ -231,7 +231,7 @@ def test_a_filter_moves_as_one(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_script_flush_changes_no_answer(bloom: Any, client: redis.Redis) -> None:
-    """A server that has forgotten the scripts learns them again within the call."""
+    """A server that has lost the scripts gets them again within the call."""
     f = make(bloom, client)
     for i in range(5):
         client.script_flush()
@@ -251,21 +251,21 @@ def test_the_stored_string_is_the_specified_one(bloom: Any, client: redis.Redis)
 
 
 def test_custom_items(bloom: Any, any_client: redis.Redis) -> None:
-    """With encode= an item may be anything."""
+    """With encode= items can be of any type."""
     f = bloom(any_client, "seen", capacity=10, error_rate=0.01, encode=lambda pair: b"%d/%d" % pair)
     assert f.add_many([(1, 2), (1, 2), (2, 1)]) == [True, False, True]
     assert (1, 2) in bloom.open(any_client, "seen", encode=lambda pair: b"%d/%d" % pair)
 
 
 def test_names_are_text(bloom: Any, client: redis.Redis) -> None:
-    """A name may hold any characters."""
+    """A name may contain any characters."""
     f = make(bloom, client, "gesehen: ä {x} \n")
     f.add("a")
     assert client.exists("gesehen: ä {x} \n")
 
 
 def test_clients_that_decode(bloom: Any, server: Server) -> None:
-    """decode_responses=True changes no answer, RESP3 neither."""
+    """decode_responses=True and RESP3 change no answer."""
     for options in ({"decode_responses": True}, {"protocol": 3}, {"decode_responses": True, "protocol": 3}):
         with server.client(**options) as client:
             client.flushall()
@@ -277,7 +277,7 @@ def test_clients_that_decode(bloom: Any, server: Server) -> None:
 
 
 def test_valkey_clients(bloom: Any, server: Server) -> None:
-    """The valkey package's client does as well, its NOSCRIPT error included."""
+    """The valkey package's client works too, including its NOSCRIPT error."""
     import valkey
 
     with valkey.Valkey(unix_socket_path=server.socket) as client:
@@ -291,7 +291,7 @@ def test_valkey_clients(bloom: Any, server: Server) -> None:
 
 
 def test_a_restart_changes_no_answer(bloom: Any) -> None:
-    """A server that kept its data and forgot the scripts goes on as before."""
+    """A server that kept its data and lost the scripts works as before."""
     from tests.conftest import BINARIES
     from tests.support.servers import running
 
@@ -307,7 +307,7 @@ def test_a_restart_changes_no_answer(bloom: Any) -> None:
 
 @for_each("kind", ["BloomFilter", "ShardedBloomFilter"])
 def test_batches_leave_no_garbage(any_client: redis.Redis, kind: str) -> None:
-    """What a batch took is free when it is over, without a collection: a stream of batches takes no more."""
+    """A batch's memory is free without garbage collection, so a stream of batches needs no more."""
     f = getattr(bloomredis, kind)(any_client, "seen", capacity=1000, error_rate=1e-6)
     f.add_many(["a", "b"])
     gc.collect()

@@ -1,4 +1,4 @@
-"""A plain filter past its capacity: a warning, an error, or a function of the caller's."""
+"""A plain filter past its capacity: a warning, an error, or a call of the caller's function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def test_the_first_add_past_the_capacity_warns(
     bloom: Any, client: redis.Redis, warned: Callable[[], list[str]]
 ) -> None:
-    """One warning an object, when item 101 is new, and none before."""
+    """Each object warns once, when item 101 is new, and not before."""
     f = make(bloom, client)
     for i in range(100):
         f.add(i)
@@ -55,7 +55,7 @@ def test_the_first_add_past_the_capacity_warns(
 def test_every_way_to_add_counts(
     any_client: redis.Redis, warned: Callable[[], list[str]], fill: Callable[[Any], object]
 ) -> None:
-    """Batches, loads and commits as well."""
+    """Batches, loads and commits count as well."""
 
     class Claiming(BloomFilter):
         def _claim_and_commit(self, item: int) -> None:
@@ -68,24 +68,24 @@ def test_every_way_to_add_counts(
 def test_what_others_add_is_seen(
     bloom: Any, any_client: redis.Redis, warned: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a look beside a call, once a second."""
+    """A check, sent with a call once a second, counts the items of others."""
     f = make(bloom, any_client)
     f.add("own")
     make(BloomFilter, any_client, on_full=lambda _: None).add_many(range(200))
     f.add("at once")
     assert warned() == []
-    f._operations.fullness.until = 0.0  # a second later
+    f._operations.fullness.next_check = 0.0  # a second later
     f.add("own")
     f.add("another")
     assert len(warned()) == 1
 
 
 def test_a_look_takes_no_round_trip(any_client: redis.Redis) -> None:
-    """It shares that of the call."""
+    """The check shares the call's round trip."""
     f = make(BloomFilter, any_client)
     f.add("a")
     before = any_client.info("commandstats")
-    f._operations.fullness.until = 0.0
+    f._operations.fullness.next_check = 0.0
     sent = Counting(any_client)
     assert f.with_client(sent).add("b")
     assert sent.trips == 1
@@ -113,7 +113,7 @@ class Counting:
 
 
 def test_a_full_filter_raises(bloom: Any, client: redis.Redis) -> None:
-    """Exactly as many as the capacity are added; each add after that is refused, and nothing is changed."""
+    """Exactly the capacity is added; each later add is refused and changes nothing."""
     f = make(bloom, client, on_full="raise")
     assert [f.add(str(i)) for i in range(100)] == [True] * 100
     for call, argument in ((f.add, "more"), (f.add, "0"), (f.add_many, ["more"]), (f.load, ["more"])):
@@ -126,7 +126,7 @@ def test_a_full_filter_raises(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_claim_is_committed_to_a_full_filter(any_client: redis.Redis) -> None:
-    """The work is done by then."""
+    """A commit is accepted, since its work is done."""
     f = make(BloomFilter, any_client, on_full="raise")
     claim = f.claim("a")
     f.add_many(range(100))
@@ -135,7 +135,7 @@ def test_a_claim_is_committed_to_a_full_filter(any_client: redis.Redis) -> None:
 
 
 def test_a_full_filter_that_is_emptied_goes_on(bloom: Any, any_client: redis.Redis) -> None:
-    """Its own `clear()` makes room; that of another is noticed as a loss."""
+    """Its own `clear()` makes room; that of another counts as a loss."""
     f = make(bloom, any_client, on_full="raise")
     f.add_many(range(100))
     f.clear()
@@ -147,7 +147,7 @@ def test_a_full_filter_that_is_emptied_goes_on(bloom: Any, any_client: redis.Red
 
 
 def test_a_function_is_told_once(bloom: Any, client: redis.Redis) -> None:
-    """Before the add that would pass the capacity; if it returns, adds go on."""
+    """It is called before the add that would pass the capacity; if it returns, adds continue."""
     told: list[FilterFullError] = []
     f = make(bloom, client, on_full=told.append)
     f.add_many(range(100))
@@ -159,7 +159,7 @@ def test_a_function_is_told_once(bloom: Any, client: redis.Redis) -> None:
 def test_what_others_add_after_a_clear_is_seen(
     bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who was told that the filter is full is told again when it is full again, by whoever fills it."""
+    """An object that reported a full filter reports again when it is full again, whoever filled it."""
     clock = patched(monkeypatch)
     told: list[FilterFullError] = []
     f = make(bloom, any_client, on_full=told.append)
@@ -175,7 +175,7 @@ def test_what_others_add_after_a_clear_is_seen(
 
 
 def test_a_function_may_raise(bloom: Any, any_client: redis.Redis) -> None:
-    """Its error is the caller's, and nothing was added."""
+    """Its error reaches the caller, and nothing was added."""
 
     def refuse(error: FilterFullError) -> None:
         raise KeyError(str(error))
@@ -188,7 +188,7 @@ def test_a_function_may_raise(bloom: Any, any_client: redis.Redis) -> None:
 
 
 def test_an_interrupted_update_of_a_full_filter(any_client: redis.Redis) -> None:
-    """The batch in which it becomes full is added, the next one is refused."""
+    """The batch that fills the filter is added, and the next one is refused."""
     f = make(BloomFilter, any_client, on_full="raise")
     with pytest.raises(FilterFullError):
         f.update(range(40_000))
@@ -196,20 +196,20 @@ def test_an_interrupted_update_of_a_full_filter(any_client: redis.Redis) -> None
 
 
 def test_a_pickled_filter_looks_anew(any_client: redis.Redis, warned: Callable[[], list[str]]) -> None:
-    """What the original had counted may be long ago."""
+    """The copy checks the count again, since the original's count may be old."""
     f = make(BloomFilter, any_client)
     f.add("a")
-    copy = pickle.loads(pickle.dumps(f)).with_client(any_client)  # noqa: S301 - its own bytes
+    copy = pickle.loads(pickle.dumps(f)).with_client(any_client)  # noqa: S301 - its own pickle
     copy.add("b")
     f.add_many(range(100))
-    copy._operations.fullness.until = 0.0
+    copy._operations.fullness.next_check = 0.0
     copy.add("c")
     copy.add("d")
     assert len(warned()) == 2
 
 
 def test_a_bitmap_of_another_system_is_not_counted() -> None:
-    """It has no header; `on_full` is refused."""
+    """Without a header `on_full` is refused."""
     layout: Any = compat.go_zero(1000)
     BloomFilter(redis.Redis(), "g", layout=layout)
     with pytest.raises(ValueError, match="does not count"):

@@ -1,4 +1,4 @@
-"""Bulk load: the same bits as item by item, however the items come and whatever happens meanwhile."""
+"""Bulk load: the same bits as single adds, whatever the source and whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from redis.retry import Retry
 from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError
 from bloomredis.bits import encoding
 from bloomredis.bits.bitmap import Bits
+from bloomredis.bits.hashing import Digests
+from bloomredis.operations.kinds.runs import Picked
 from bloomredis.operations.whole import loading
 from bloomredis.stored import planning
 from tests.support.losing import losing
@@ -40,7 +42,7 @@ def bits(client: redis.Redis, name: str = "seen") -> Any:
 
 @pytest.fixture
 def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the filter were large: several batches, windows and segments."""
+    """Make batches, windows and segments small, so that there are several of each."""
     for name, module in list(sys.modules.items()):
         if name.startswith("bloomredis.") and hasattr(module, "LOAD_ITEMS"):
             monkeypatch.setattr(module, "LOAD_ITEMS", 1000)
@@ -52,7 +54,7 @@ def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def by_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if no batch were dense."""
+    """Treat no batch as dense, so that every item is sent as probes."""
     monkeypatch.setattr(loading, "DENSE", 1 << 40)
 
 
@@ -60,7 +62,7 @@ def by_probes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_bits_are_those_of_add(
     bloom: Any, client: redis.Redis, way: str | None, request: pytest.FixtureRequest
 ) -> None:
-    """Bit for bit, on top of what is there; the count is exact."""
+    """The bits are those of adds, on top of existing ones; the count is exact."""
     if way:
         request.getfixturevalue(way)
     f, g = make(bloom, client), make(bloom, client, "other")
@@ -77,7 +79,7 @@ def test_the_bits_are_those_of_add(
 
 
 def test_a_load_can_be_repeated(bloom: Any, client: redis.Redis) -> None:
-    """Nothing changes, the count neither."""
+    """A repeated load changes neither bits nor count."""
     f = make(bloom, client)
     f.load(ITEMS)
     before = bits(client), f.info().count
@@ -86,20 +88,20 @@ def test_a_load_can_be_repeated(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_nothing_to_load(bloom: Any, any_client: redis.Redis) -> None:
-    """It is 0 items, and the filter is made."""
+    """It returns 0 and creates the filter."""
     assert make(bloom, any_client).load([]) == 0
     assert any_client.exists("seen")
 
 
 @for_each("items", ["text", b"bytes"])
 def test_one_string_is_no_iterable_of_items(bloom: Any, any_client: redis.Redis, items: Any) -> None:
-    """It would be loaded letter by letter."""
+    """A string is refused: it would be loaded letter by letter."""
     with pytest.raises(TypeError, match="not one"):
         make(bloom, any_client).load(items)
 
 
 def test_a_bad_item_is_named(bloom: Any, any_client: redis.Redis) -> None:
-    """With its type, also where a thread hashes it."""
+    """The error names its type, also if a thread hashes it."""
     with pytest.raises(TypeError, match="float"):
         make(bloom, any_client).load(["a", 1.5])
 
@@ -127,7 +129,7 @@ def test_every_source_of_items(source: str, any_server: Server, in_small_batches
 
 @for_each("numbers", [np.arange(5000), pd.Series(range(5000)), pa.array(range(5000)), range(5000)])
 def test_numbers_are_their_decimal_text(numbers: Any, any_server: Server) -> None:
-    """As everywhere, whatever holds them."""
+    """Numbers are their decimal text, in every container."""
     with any_server.client() as client:
         f = make(BloomFilter, client)
         f.load(numbers)
@@ -136,7 +138,7 @@ def test_numbers_are_their_decimal_text(numbers: Any, any_server: Server) -> Non
 
 
 def test_an_async_source(server: Server) -> None:
-    """An async iterable is loaded by the asyncio filter."""
+    """The asyncio filter loads an async iterable."""
     import asyncio
 
     import redis.asyncio
@@ -157,7 +159,7 @@ def test_an_async_source(server: Server) -> None:
 
 
 def test_others_may_add_meanwhile(server: Server, in_small_batches: None) -> None:
-    """No bit of theirs is lost, nor of the load."""
+    """No bit of concurrent adds or of the load is lost."""
     others = [f"other-{i}" for i in range(3000)]
     stop = threading.Event()
 
@@ -181,7 +183,7 @@ def test_others_may_add_meanwhile(server: Server, in_small_batches: None) -> Non
 
 
 def test_a_lost_reply_loses_nothing(server: Server, in_small_batches: None) -> None:
-    """After any number of interruptions a load that is called again ends with every item in."""
+    """After any number of interruptions, a repeated load ends with every item in."""
     with losing(server.socket, share=0.01) as proxy:
         f = make(BloomFilter, server.client())
         f.reserve()
@@ -198,17 +200,21 @@ def test_a_lost_reply_loses_nothing(server: Server, in_small_batches: None) -> N
 
 
 def test_a_segment_is_replicated_once() -> None:
-    """The temporaries stay out of the stream, and the replica has the same bits."""
+    """Segments are copied only where bits are set, and the copies are not replicated."""
     with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
         attach(primary, replica)
         f = BloomFilter(client, "seen", capacity=200_000, error_rate=0.01)
         f.reserve()
         size = f.info().size_bytes
-        info: Any = client.info("replication")
-        f.load(f"item-{i}" for i in range(200_000))
-        after: Any = client.info("replication")
-        assert after["master_repl_offset"] - info["master_repl_offset"] < 1.1 * size + 2000
-        client.wait(1, 5000)
+        for first, copies in (0, False), (100_000, True):
+            client.config_resetstat()
+            info: Any = client.info("replication")
+            f.load(f"item-{i}" for i in range(first, first + 100_000))
+            after: Any = client.info("replication")
+            assert after["master_repl_offset"] - info["master_repl_offset"] < 1.1 * size + 2000
+            stats: Any = client.info("commandstats")
+            assert ("cmdstat_bitop" in stats) == copies
+        assert client.wait(1, 5000) == 1
         assert bits(other) == bits(client)
         assert client.dbsize() == other.dbsize() == 2  # the filter and the receipt of its count
 
@@ -219,10 +225,10 @@ def test_a_segment_is_replicated_once() -> None:
 def test_the_new_items_of_a_batch(
     name: str, count: int, kinds: int, in_small_batches: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An item is new if it was not there before and has no equal before it, also when it is sent twice."""
+    """An item is new if it was absent and has no equal before it, also when the batch is sent twice."""
     monkeypatch.setattr(loading, "DENSE", 0)
     dice = random.Random(count * kinds)
-    layout = planning.plan(name, 10_000, 1e-4)
+    layout = planning.plan_layout(name, 10_000, 1e-4)
     there, drawn = Bits(layout), [f"item-{dice.randrange(kinds)}" for _ in range(count)]
     there.add_many([f"item-{i}" for i in range(0, kinds, 3)])
     load = loading.Load(layout, encoding)
@@ -234,11 +240,20 @@ def test_the_new_items_of_a_batch(
     assert load.items == 0
 
 
+def test_items_of_a_part_keep_no_others_alive() -> None:
+    """Items that wait in one part of a filter are copied out of the batch that all parts had items of."""
+    load = loading.Load(planning.plan_layout("blocked", 10_000_000, 0.01), encoding)
+    picked = Picked(ITEMS, np.arange(0, 6000, 1000))
+    load.add(loading.Waiting(picked, picked, Digests.of(picked)))
+    assert [type(each.items) for each in load.waiting] == [list]
+    assert load.waiting[0].items == load.waiting[0].encoded == ITEMS[::1000]
+
+
 @pytest.mark.parametrize("capacity", [100_000, 10_000_000])
 def test_a_batch_keeps_less_than_the_filter_has(capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many items are read; and no more bytes are sent for an item than three times what is kept."""
+    """The kept bytes of a full batch are between a third of the filter's bytes and about all of them."""
     monkeypatch.setattr(loading, "FEWEST_BYTES", 100_000)
-    layout = planning.plan("blocked", capacity, 1e-2)
+    layout = planning.plan_layout("blocked", capacity, 1e-2)
     load, size = loading.Load(layout, encoding), layout.num_bits // 8
     numbers = itertools.count()
     while not load.is_full:
@@ -250,7 +265,7 @@ def test_a_batch_keeps_less_than_the_filter_has(capacity: int, monkeypatch: pyte
 def test_a_filter_that_is_too_large_is_loaded_probe_by_probe(
     any_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its bits would take too much memory here."""
+    """Its bits would need too much memory in the client."""
     monkeypatch.setattr(loading, "MOST_BYTES", 10)
     with any_server.client() as client:
         f = make(BloomFilter, client)

@@ -35,8 +35,8 @@ def calls(client: redis.Redis) -> int:
 
 @given(items=st.lists(st.text(st.characters(codec="utf-8"))), others=st.lists(st.binary()))
 def test_one_and_many_agree(items: list[str], others: list[bytes]) -> None:
-    """Set and tested one by one or together, the bits are the same ones."""
-    layout = planning.plan("classic", 100, 0.01)
+    """Single items and batches set and test the same bits."""
+    layout = planning.plan_layout("classic", 100, 0.01)
     one, many = Bits(layout), Bits(layout)
     encoded = [item.encode() for item in items]
     for item in encoded:
@@ -49,7 +49,7 @@ def test_one_and_many_agree(items: list[str], others: list[bytes]) -> None:
 
 
 def test_a_snapshot_answers_as_the_filter_did(bloom: Any, client: redis.Redis) -> None:
-    """Item by item and in batches, without the server; what is added later is not in it."""
+    """It gives the filter's answers, singly and in batches, without the server or later items."""
     f = make(bloom, client)
     f.add_many(ITEMS[:1500])
     snapshot = f.snapshot()
@@ -65,7 +65,7 @@ def test_a_snapshot_answers_as_the_filter_did(bloom: Any, client: redis.Redis) -
 
 
 def test_a_snapshot_of_many_pieces(any_server: Server) -> None:
-    """A filter larger than what one script reads is copied whole."""
+    """A filter larger than one script reads is copied completely."""
     with any_server.client() as client:
         f = BloomFilter(client, "large", capacity=1_000_000, error_rate=0.001)
         f.add_many(ITEMS)
@@ -75,16 +75,16 @@ def test_a_snapshot_of_many_pieces(any_server: Server) -> None:
 
 
 def test_a_snapshot_pickles(any_server: Server) -> None:
-    """So it can be sent to other processes."""
+    """A snapshot can be sent to other processes."""
     with any_server.client() as client:
         f = make(BloomFilter, client)
         f.add("a")
-        copy = pickle.loads(pickle.dumps(f.snapshot()))  # noqa: S301 - just made
+        copy = pickle.loads(pickle.dumps(f.snapshot()))  # noqa: S301 - its own pickle
         assert copy.contains_many(["a", "b"]) == [True, False]
 
 
 def test_a_snapshot_of_a_lost_filter_is_refused(bloom: Any, any_client: redis.Redis) -> None:
-    """A filter that is gone is not an empty one."""
+    """A missing filter does not count as an empty one."""
     f = make(bloom, any_client)
     f.add("a")
     any_client.delete("seen")
@@ -93,7 +93,7 @@ def test_a_snapshot_of_a_lost_filter_is_refused(bloom: Any, any_client: redis.Re
 
 
 def test_known_items_need_no_server(bloom: Any, server: Server) -> None:
-    """Items that were added or found are answered from the copy, alone and in batches."""
+    """Added or found items are answered from the cache, alone and in batches."""
     with server.client() as client:
         f = make(bloom, client, local_cache=True, local_cache_check=100)
         assert all(f.add_many(ITEMS[:10]))
@@ -107,7 +107,7 @@ def test_known_items_need_no_server(bloom: Any, server: Server) -> None:
 
 
 def test_unknown_items_are_asked_about(bloom: Any, any_client: redis.Redis) -> None:
-    """In a batch of known and unknown ones each answer is in its place; equal ones are new once."""
+    """In a batch of known and unknown items each answer is in order; equal ones are new once."""
     f, other = make(bloom, any_client, local_cache=True), make(bloom, any_client)
     f.add_many(["a", "b"])
     other.add("c")
@@ -117,7 +117,7 @@ def test_unknown_items_are_asked_about(bloom: Any, any_client: redis.Redis) -> N
 
 
 def test_the_cache_answers_as_the_server_does(bloom: Any, any_client: redis.Redis) -> None:
-    """Over a stream with repeats, mixed calls, and another client that adds meanwhile."""
+    """This holds for repeats, mixed calls, and another client's adds."""
     f, plain = (
         make(bloom, any_client, local_cache=True),
         bloom(any_client, "plain", capacity=10_000, error_rate=0.001),
@@ -136,7 +136,7 @@ def test_the_cache_answers_as_the_server_does(bloom: Any, any_client: redis.Redi
 
 
 def test_what_others_added_is_read(bloom: Any, server: Server) -> None:
-    """Sooner or later their items need no server either."""
+    """After a while the items of others need no server either."""
     with server.client() as client:
         make(bloom, client).add_many(ITEMS)
         f = make(bloom, client, local_cache=True, local_cache_check=100)
@@ -153,7 +153,7 @@ def test_what_others_added_is_read(bloom: Any, server: Server) -> None:
 def test_a_copy_is_warm_at_once(
     bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    """The first call reads piece after piece for some time, and one at least."""
+    """The first call reads pieces for some time, and at least one."""
     monkeypatch.setattr(local_cache, "_AT_ONCE", seconds)
     size = {"capacity": 1_000_000, "error_rate": 0.01}
     bloom(any_client, "seen", **size).add_many(ITEMS)
@@ -170,8 +170,8 @@ def test_a_copy_is_warm_at_once(
 @settings(deadline=None)
 @given(items=st.lists(st.binary(), min_size=1, max_size=30))
 def test_a_hit_has_all_bits(layout: str, items: list[bytes]) -> None:
-    """In the copy an item is there once its bits are, and not while the last of them is missing."""
-    planned = planning.plan(layout, 100, 1e-7)
+    """An item is in the cache only if all of its bits are."""
+    planned = planning.plan_layout(layout, 100, 1e-7)
     for item in items:
         bits = Bits(planned)
         offsets = sorted(set(planned.probes(item)))
@@ -182,7 +182,7 @@ def test_a_hit_has_all_bits(layout: str, items: list[bytes]) -> None:
 
 
 def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, any_client: redis.Redis) -> None:
-    """Until then the copy answers; from then on the loss is raised."""
+    """Until the check interval ends the cache answers; then the loss is raised."""
     f = make(bloom, any_client, local_cache=True, local_cache_check=0.2)
     f.reserve()
     begin = time.monotonic()
@@ -195,15 +195,15 @@ def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, any_client: 
 
 
 def test_an_older_state_of_the_filter_does_not_empty_the_copy(bloom: Any, any_client: redis.Redis) -> None:
-    """What was seen in it stays known, until `info()` notices; a new object reads what is there."""
-    f = make(bloom, any_client, local_cache=True, local_cache_check=0.01)
+    """Cached items stay known until `info()` detects the older state; a new object reads the server."""
+    f = make(bloom, any_client, local_cache=True, local_cache_check=0.5)
     f.add("before")
     older: Any = any_client.dump("seen")
     assert f.add("after")
     assert f.info().count == 2
     any_client.restore("seen", 0, older, replace=True)
-    time.sleep(0.02)
-    assert not f.contains("never")  # the primary is asked, and the generation stands
+    time.sleep(0.5)  # the next call checks the generation, for another interval
+    assert not f.contains("never")  # asks the primary, whose generation is the same
     assert (f.contains("after"), f.add("after")) == (True, False)
     assert make(bloom, any_client, local_cache=True).contains_many(["before", "after"]) == [True, False]
     with pytest.raises(FilterLostError):
@@ -213,7 +213,7 @@ def test_an_older_state_of_the_filter_does_not_empty_the_copy(bloom: Any, any_cl
 
 
 def test_ones_own_clear_empties_the_copy(bloom: Any, any_client: redis.Redis) -> None:
-    """And so do delete() and reserve()."""
+    """delete() and reserve() empty it too."""
     f = make(bloom, any_client, local_cache=True, local_cache_check=100)
     for empty in (f.clear, f.delete):
         assert f.add("a")
@@ -224,6 +224,6 @@ def test_ones_own_clear_empties_the_copy(bloom: Any, any_client: redis.Redis) ->
 
 @for_each("check", [0, -1, "1", None])
 def test_a_bad_check_is_refused(check: Any) -> None:
-    """Before any I/O, with the value seen."""
+    """A bad interval is refused before any I/O, with the value seen."""
     with pytest.raises((ValueError, TypeError), match=f"local_cache_check must be .* not {check!r}"):
         BloomFilter(redis.Redis(), "f", local_cache=True, local_cache_check=check)

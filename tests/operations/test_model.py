@@ -1,4 +1,4 @@
-"""Any sequence of calls by two workers on one filter does what a model of it says."""
+"""Any sequence of calls by two workers on one filter gives the answers of a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTHING: Any = object()
 
 @dataclass
 class Claimed:
-    """A claim, the worker who made it, and the generation that it was made on."""
+    """A claim, its worker, and its generation."""
 
     claim: Any
     worker: int
@@ -31,7 +31,7 @@ class Claimed:
 
 
 class Machine(RuleBasedStateMachine):
-    """Two workers' filter objects, and a model: what is stored, and which generation each worker knows."""
+    """Two workers' filter objects, and a model: the stored items, and the generation each worker knows."""
 
     def __init__(self, bloom: Any, client: redis.Redis) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Machine(RuleBasedStateMachine):
         self.known[worker] = self.stored
 
     def call(self, worker: int, call: Callable[[Any], Any]) -> Any:
-        """Make a call of a worker; a loss is noticed by it and by the next, until `reserve()`."""
+        """Make a worker's call; it raises a loss, and so does the next call, until `reserve()`."""
         f = self.filters[worker]
         if self.known[worker] is None:
             self.opens(worker)
@@ -195,9 +195,9 @@ class Machine(RuleBasedStateMachine):
 
 @examples()
 def test_a_model_agrees(bloom: Any, client: redis.Redis, examples: int) -> None:
-    """Filter, claims, clear, expire, delete and loss, in any order."""
+    """The model agrees for filter, claims, clear, expire, delete and loss in any order."""
     run_state_machine_as_test(
-        lambda: Machine(bloom, client),  # type: ignore[arg-type]  # any factory, says its documentation
+        lambda: Machine(bloom, client),  # type: ignore[arg-type]  # documented to take any factory
         settings=settings(
             max_examples=examples,
             stateful_step_count=40,

@@ -1,4 +1,4 @@
-"""Filters in a key of the server's module: the same calls, on each server that loads RedisBloom."""
+"""Filters with the server's module: the same calls, on each server that loads RedisBloom."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.values import for_each
 def reserve(
     client: redis.Redis, name: str = "seen", capacity: int = 1000, *options: str, error_rate: float = 0.01
 ) -> None:
-    """Let another program make a filter, in the place of one that there is."""
+    """Let another program create a filter, in place of an existing one."""
     client.delete(name)
     execute: Any = client.execute_command
     execute("BF.RESERVE", name, error_rate, capacity, *options)
@@ -68,7 +68,7 @@ def module_client(server: Server) -> Iterator[redis.Redis]:
 
 
 def test_items_are_those_of_the_module(bloom: Any, module_client: redis.Redis) -> None:
-    """New once, then there; other programs find the very items, and theirs are found."""
+    """They are new once, then present; other programs find them, and their items are found."""
     f = make(bloom, module_client)
     items = ["a", b"\xff", "é", 42, "x" * 300]
     assert f.add("a")
@@ -82,7 +82,7 @@ def test_items_are_those_of_the_module(bloom: Any, module_client: redis.Redis) -
 
 
 def test_a_batch_crosses_scripts(bloom: Any, module_client: redis.Redis) -> None:
-    """A batch that takes several scripts, and makes the filter grow, is answered as one."""
+    """A batch of several scripts that makes the filter grow gets its answers together."""
     f = make(bloom, module_client, error_rate=1e-9)
     items = [f"item-{i}" for i in range(6000)]
     assert f.add_many(items + items) == [True] * 6000 + [False] * 6000
@@ -93,7 +93,7 @@ def test_a_batch_crosses_scripts(bloom: Any, module_client: redis.Redis) -> None
 
 
 def test_a_load_counts_what_was_new(bloom: Any, module_client: redis.Redis) -> None:
-    """Without an answer for each item, and as often as one likes."""
+    """A load counts the new items, without an answer for each, and can be repeated."""
     f = make(bloom, module_client, error_rate=1e-9)
     seen: list[int] = []
     assert f.load((f"{i}" for i in range(20_000)), progress=seen.append) == 20_000
@@ -104,7 +104,7 @@ def test_a_load_counts_what_was_new(bloom: Any, module_client: redis.Redis) -> N
 
 
 def test_claims_and_pipelines(bloom: Any, module_client: redis.Redis) -> None:
-    """A claim is committed once, and a place in a pipeline holds 1 or 0."""
+    """A claim is committed once, and a pipeline's result is 1 or 0."""
     f = make(bloom, module_client)
     claim, other = f.claim("a"), f.claim("a")
     assert (claim.state, other.state, f.contains("a")) == ("claimed", "busy", False)
@@ -115,7 +115,7 @@ def test_claims_and_pipelines(bloom: Any, module_client: redis.Redis) -> None:
 
 
 def test_calls_in_a_pipeline(module_client: redis.Redis) -> None:
-    """Each place holds 1 or 0, in a transaction too."""
+    """Each result is 1 or 0, in a transaction too."""
     f = BloomFilter(module_client, "seen", **MODULE)
     for transaction in (False, True):
         with module_client.pipeline(transaction=transaction) as pipe:
@@ -128,7 +128,7 @@ def test_calls_in_a_pipeline(module_client: redis.Redis) -> None:
 @for_each("call", CALLS)
 @for_each("loss", LOSSES)
 def test_every_call_notices_a_loss(bloom: Any, module_client: redis.Redis, call: str, loss: str) -> None:
-    """Flushed, deleted, made anew by another program or overwritten: nothing is added by the call."""
+    """If it was flushed, deleted, recreated by another program or overwritten, the call adds nothing."""
     f = make(bloom, module_client)
     f.add("a")
     LOSSES[loss](module_client)
@@ -140,7 +140,7 @@ def test_every_call_notices_a_loss(bloom: Any, module_client: redis.Redis, call:
 
 
 def test_clear_makes_another_generation(bloom: Any, module_client: redis.Redis) -> None:
-    """Parameters and expiry stay; another object notices."""
+    """Parameters and expiry stay; another object detects the clear."""
     f = make(bloom, module_client, ttl=1000)
     f.add("a")
     other = bloom.open(module_client, "seen")
@@ -155,7 +155,7 @@ def test_clear_makes_another_generation(bloom: Any, module_client: redis.Redis) 
 
 
 def test_delete_says_if_it_existed(bloom: Any, module_client: redis.Redis) -> None:
-    """And the next call creates the filter again."""
+    """The next call creates the filter again."""
     f = make(bloom, module_client)
     f.reserve()
     assert [f.delete(), f.delete()] == [True, False]
@@ -163,7 +163,7 @@ def test_delete_says_if_it_existed(bloom: Any, module_client: redis.Redis) -> No
 
 
 def test_open_finds_the_parameters(bloom: Any, module_client: redis.Redis) -> None:
-    """Of a full filter too, whose generation is read from its items."""
+    """`open` works for a full filter too, and reads its generation from its items."""
     for rate in (0.2, 1e-2, 1e-5):
         f = make(bloom, module_client, f"{rate}", error_rate=rate)
         f.load(range(1000))
@@ -173,7 +173,7 @@ def test_open_finds_the_parameters(bloom: Any, module_client: redis.Redis) -> No
 
 
 def test_other_parameters_are_a_mismatch(bloom: Any, module_client: redis.Redis) -> None:
-    """The message gives both, and nothing is changed."""
+    """The message gives both values, and nothing changes."""
     make(bloom, module_client).add("a")
     before = module_client.dump("seen")
     for other in ({"capacity": 2000}, {"error_rate": 0.02}):
@@ -184,11 +184,11 @@ def test_other_parameters_are_a_mismatch(bloom: Any, module_client: redis.Redis)
 
 
 def test_a_filter_of_another_program_is_adopted_by_open(bloom: Any, module_client: redis.Redis) -> None:
-    """Its items are there, each of two openers has the same generation, and both programs go on."""
+    """Its items stay, two openers get the same generation, and both programs can use it."""
     reserve(module_client)
     execute: Any = module_client.execute_command
     execute("BF.ADD", "seen", "theirs")
-    with pytest.raises(FilterMismatchError, match=r"no markers.*open"):
+    with pytest.raises(FilterMismatchError, match=r"without markers.*open"):
         make(bloom, module_client).add("a")
     assert execute("BF.CARD", "seen") == 1
     f, again = bloom.open(module_client, "seen"), bloom.open(module_client, "seen")
@@ -196,11 +196,11 @@ def test_a_filter_of_another_program_is_adopted_by_open(bloom: Any, module_clien
     assert (f.info().capacity, f.info().count, f.add("theirs")) == (1000, 1, False)
     assert f.add("ours")
     assert execute("BF.EXISTS", "seen", "ours") == 1
-    assert not make(bloom, module_client).add("ours")  # its capacity is that of the reservation
+    assert not make(bloom, module_client).add("ours")  # the capacity is that of BF.RESERVE
 
 
 def test_a_fixed_filter_refuses_what_does_not_fit(bloom: Any, module_client: redis.Redis) -> None:
-    """As many answers as there are items in; items that are there are answered on."""
+    """The error has the answers for the items that fitted; calls about present items still work."""
     reserve(module_client, "seen", 200, "NONSCALING", error_rate=1e-6)
     f = bloom.open(module_client, "seen")
     items = [f"{i}" for i in range(300)]
@@ -220,7 +220,7 @@ def test_a_fixed_filter_refuses_what_does_not_fit(bloom: Any, module_client: red
 
 
 def test_claims_make_it_grow(bloom: Any, module_client: redis.Redis) -> None:
-    """A commit beyond the capacity is no error, where an add is none."""
+    """A commit beyond the capacity succeeds, though an add would not."""
     f = make(bloom, module_client, capacity=20, error_rate=1e-6)
     for number in range(50):
         bloom.wait(f.claim(number).commit())
@@ -229,7 +229,7 @@ def test_claims_make_it_grow(bloom: Any, module_client: redis.Redis) -> None:
 
 
 def test_a_growing_filter_without_room_for_markers(bloom: Any, module_client: redis.Redis) -> None:
-    """It grows for them, however full it was."""
+    """A full growing filter grows for the markers."""
     for count in range(0, 61, 4):
         reserve(module_client, "seen", 60, error_rate=1e-6)
         for number in range(count):
@@ -238,7 +238,7 @@ def test_a_growing_filter_without_room_for_markers(bloom: Any, module_client: re
 
 
 def test_a_fixed_filter_without_room_for_markers(bloom: Any, module_client: redis.Redis) -> None:
-    """It is left as it was."""
+    """The filter is left unchanged."""
     reserve(module_client, "seen", 10, "NONSCALING")
     before = module_client.dump("seen")
     with pytest.raises(FilterFullError, match="no room for 40 markers"):
@@ -247,7 +247,7 @@ def test_a_fixed_filter_without_room_for_markers(bloom: Any, module_client: redi
 
 
 def test_on_full_counts_what_others_add(module_client: redis.Redis) -> None:
-    """A filter that grows refuses at its capacity where that was asked for."""
+    """With on_full a growing filter refuses at its capacity."""
     f = BloomFilter(module_client, "seen", on_full="raise", **MODULE | {"capacity": 50, "error_rate": 1e-6})
     assert sum(f.add_many(range(50))) == 50
     with pytest.raises(FilterFullError, match="has 50 items and was made for capacity 50"):
@@ -255,7 +255,7 @@ def test_on_full_counts_what_others_add(module_client: redis.Redis) -> None:
 
 
 def test_a_known_item_writes_nothing(module_client: redis.Redis) -> None:
-    """Neither by one item's add nor by contains: the replication stream stands still."""
+    """Neither an add of one known item nor contains writes anything."""
     f = BloomFilter(module_client, "seen", **MODULE)
     f.add("a")
 
@@ -269,7 +269,7 @@ def test_a_known_item_writes_nothing(module_client: redis.Redis) -> None:
 
 
 def test_script_flush_changes_no_answer(bloom: Any, module_client: redis.Redis) -> None:
-    """Scripts are sent again by the call that misses them."""
+    """The call that finds no script sends it again."""
     f = make(bloom, module_client)
     for round_ in range(2):
         module_client.script_flush()
@@ -279,7 +279,7 @@ def test_script_flush_changes_no_answer(bloom: Any, module_client: redis.Redis) 
 
 
 def test_decoding_clients(bloom: Any, server: Server) -> None:
-    """decode_responses=True changes no answer, RESP3 neither."""
+    """decode_responses=True and RESP3 change no answer."""
     for options in ({"decode_responses": True}, {"protocol": 3}, {"decode_responses": True, "protocol": 3}):
         with server.client(**options) as made:
             needs_module(made).flushall()
@@ -290,17 +290,17 @@ def test_decoding_clients(bloom: Any, server: Server) -> None:
 
 
 def refused(bloom: Any, client: redis.Redis) -> None:
-    """Check that a server refuses all calls in a sentence that says what to do, and is left as it was."""
+    """Check that a server refuses all calls with advice, and stays unchanged."""
     f = make(bloom, client)
     for call in (partial(f.add, "a"), partial(f.contains, "a"), f.reserve, f.clear, f.delete):
-        with pytest.raises(ServerRefusedError, match=r"no Bloom filter module.*Redis 8.*leave layout out"):
+        with pytest.raises(ServerRefusedError, match=r"no Bloom filter module.*Redis 8.*omit layout"):
             call()
     assert client.keys() == []
 
 
 @for_each("name", [*REAL, FAKE])
 def test_a_server_without_the_module(bloom: Any, name: str) -> None:
-    """It refuses, and nothing is written."""
+    """The server refuses, and nothing is written."""
     if name == FAKE:
         refused(bloom, fakeredis.FakeRedis(server=fakeredis.FakeServer()))
         return
@@ -309,7 +309,7 @@ def test_a_server_without_the_module(bloom: Any, name: str) -> None:
 
 
 def test_a_server_that_has_lost_the_module(module_client: redis.Redis) -> None:
-    """An open filter says the same where a server without the module has taken over."""
+    """An open filter gets the same error after its server was replaced by one without the module."""
     f = BloomFilter(module_client, "seen", **MODULE)
     f.reserve()
     with running(BINARIES[ANY]) as server, server.client() as other:
@@ -320,7 +320,7 @@ def test_a_server_that_has_lost_the_module(module_client: redis.Redis) -> None:
 
 
 def test_a_load_that_fills_the_filter(module_client: Any) -> None:
-    """The error says how many items are in for sure."""
+    """The error says how many items are certainly in."""
     module_client.execute_command("BF.RESERVE", "full", 0.01, 20_000, "NONSCALING")
     f = BloomFilter.open(module_client, "full")
     with pytest.raises(FilterFullError, match=r"load\(\) has added the first [1-9]\d+ items"):
@@ -343,27 +343,27 @@ def test_a_missing_filter(bloom: Any, module_client: redis.Redis) -> None:
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
-    """Are refused before any I/O."""
+    """Contradicting options are refused before any I/O."""
     with pytest.raises(ValueError, match=message):
         BloomFilter(redis.Redis(), "seen", **MODULE | options)
 
 
 @for_each("kind", ["ScalingBloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
 def test_other_kinds_have_no_such_layout(kind: str) -> None:
-    """One of the module grows by itself."""
+    """Other classes refuse the module's layout, whose filters grow by themselves."""
     window = {"window": 60} if kind.startswith("R") else {}
     with pytest.raises(ValueError, match="for BloomFilter alone"):
         getattr(bloomredis, kind)(redis.Redis(), "seen", **MODULE, **window)
 
 
 def test_a_snapshot_says_why_there_is_none(module_client: redis.Redis) -> None:
-    """The module keeps the bits to itself."""
+    """A snapshot is refused, since the module does not expose the bits."""
     with pytest.raises(TypeError, match="none that can be read"):
         BloomFilter(module_client, "seen", **MODULE).snapshot()
 
 
 def test_the_generation_is_spelled() -> None:
-    """It is read from the answers to the questions, whatever else a full filter answers."""
+    """It is read from the answers for the markers, even if a full filter has false positives."""
     marks, generation = marking(0.01), bytes(range(8, 16))
     spelled = {b"%x%x%d" % (i, int(digit, 16), n) for i, digit in enumerate(generation.hex()) for n in (0, 1)}
     there = {*marks.of(generation), *marks.signature(MADE), *(b"\0bloomr" + each for each in spelled)}
@@ -372,12 +372,12 @@ def test_the_generation_is_spelled() -> None:
     assert marks.kind_of(answers) == MADE
     assert list(marks.generations(answers)) == [generation]
     wrong = next(i for i in range(8, len(answers)) if not answers[i])
-    answers[wrong] = answers[wrong ^ 1] = True  # a nibble that is there by chance
+    answers[wrong] = answers[wrong ^ 1] = True  # a false positive of a nibble
     assert generation in list(marks.generations(answers))
 
 
 def test_items_are_strings_of_messagepack() -> None:
-    """Of each length, in either type."""
+    """Strings of each length are accepted, in either type."""
     items = ["", "a" * 31, "a" * 32, "a" * 255]
     assert packed(items) == packed([item.encode() for item in items])
     assert packed([b"x" * 256])[:3] == b"\xda\x01\x00"
@@ -386,7 +386,7 @@ def test_items_are_strings_of_messagepack() -> None:
 
 
 def test_the_state_that_valkeys_module_describes() -> None:
-    """It has no BF.SCANDUMP: sizes follow from BF.INFO, whose rate is the configured one."""
+    """Without BF.SCANDUMP the sizes follow from BF.INFO, whose rate is the configured one."""
     about: list[Reply] = [b"Capacity", 3000, b"Size", 9000, b"Number of filters", 2]
     about += [b"Number of items inserted", 1500]
     about += [b"Error rate", b"0.01", b"Expansion rate", 2, b"Tightening ratio", b"0.5"]
@@ -399,7 +399,7 @@ def test_the_state_that_valkeys_module_describes() -> None:
 
 
 def _filled(client: redis.Redis, key: str, leaving: int) -> int:
-    """Add items until so many are left, or the module refuses them; return the capacity."""
+    """Add items until that many places remain, or the module refuses; return the capacity."""
     execute: Any = client.execute_command
     for start in range(0, 30_000, 10):
         about = execute("BF.INFO", key)
@@ -414,9 +414,9 @@ def _filled(client: redis.Redis, key: str, leaving: int) -> int:
 
 
 def test_commits_where_the_module_grows_no_more(module_client: redis.Redis) -> None:
-    """Those that had room are done; the claims behind them are held, and none is told that it is lost.
+    """Commits with room succeed; the later claims stay held, and none is reported lost.
 
-    Each bitmap has half the error rate of the last one, until that is none.
+    Each bitmap has half the error rate of the one before, until no further bitmap is possible.
     """
     for name in ("probe", "seen"):
         reserve(module_client, name, 10, "EXPANSION", "1")

@@ -36,7 +36,7 @@ KINDS: Final[dict[str, Callable[..., Any]]] = {
 def test_a_ttl_that_a_stored_filter_has_not(
     client: redis.Redis, kind: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One warning per object that asks for a `ttl` where the stored filter never expires; none otherwise."""
+    """An object warns once if it asks for a `ttl` and the stored filter never expires, else never."""
     kind(client, "seen", capacity=1000, error_rate=0.01).add("a")
     assert not caplog.records
     later = kind(client, "seen", capacity=1000, error_rate=0.01, ttl=60)
@@ -52,7 +52,7 @@ def test_a_ttl_that_a_stored_filter_has_not(
     assert not caplog.records
 
 
-class UnderWay:
+class InFlight:
     """An operation whose commands are executed before their replies arrive."""
 
     def __init__(self, client: redis.Redis, operation: Generator[Any, Any, Any]) -> None:
@@ -61,24 +61,24 @@ class UnderWay:
         self._step: Any = next(operation)
         self._reply: Any = None
 
-    def execute(self) -> UnderWay:
+    def execute(self) -> InFlight:
         """Let the server execute the next step."""
         (command,) = self._step.commands
         self._reply = self._client.execute_command(*command)
         return self
 
-    def reply(self) -> UnderWay:
+    def reply(self) -> InFlight:
         """Let the reply arrive."""
         self._step, self._reply = self._operation.send(self._reply), None
         return self
 
     def lost(self) -> None:
-        """Let the connection break."""
+        """Break the connection."""
         with pytest.raises(OutcomeUnknownError):
             self._operation.throw(redis.ConnectionError())
 
     def ended(self) -> Any:
-        """Let the operation go on to its end; return its answer."""
+        """Run the operation to its end; return its answer."""
         if self._reply is not None:
             try:
                 self.reply()
@@ -102,7 +102,7 @@ class UnderWay:
 
 @pytest.fixture(params=KINDS)
 def make(request: pytest.FixtureRequest, any_client: redis.Redis) -> Callable[[], Any]:
-    """Make an object; the server knows the scripts."""
+    """Make an object, with scripts loaded on the server."""
 
     def made() -> Any:
         return KINDS[request.param]("seen", capacity=100, error_rate=0.01)
@@ -113,11 +113,11 @@ def make(request: pytest.FixtureRequest, any_client: redis.Redis) -> Callable[[]
 
 
 def test_reserve_outlasts_an_older_open(make: Callable[[], Any], any_client: redis.Redis) -> None:
-    """An open that was executed before the filter was replaced may be answered before the reserve() is."""
+    """An open of the replaced filter that gets its reply during reserve() does not undo reserve()."""
     f = make()
-    add = UnderWay(any_client, f.add("x")).execute()
+    add = InFlight(any_client, f.add("x")).execute()
     drive(any_client, make().clear())
-    reserve = UnderWay(any_client, f.reserve()).execute()
+    reserve = InFlight(any_client, f.reserve()).execute()
     add.reply()
     reserve.ended()
     assert drive(any_client, f.add("y"))
@@ -126,47 +126,47 @@ def test_reserve_outlasts_an_older_open(make: Callable[[], Any], any_client: red
 
 
 def test_the_last_of_two_clears_counts(make: Callable[[], Any], any_client: redis.Redis) -> None:
-    """The reply to the first may arrive after that to the second."""
+    """The second clear counts, even if the first one's reply comes later."""
     f = make()
     drive(any_client, f.reserve())
-    first = UnderWay(any_client, f.clear()).execute().reply().execute()
+    first = InFlight(any_client, f.clear()).execute().reply().execute()
     drive(any_client, f.clear())
     first.ended()
     assert drive(any_client, f.add("x"))
 
 
 def test_delete_is_no_loss_for_who_opens_meanwhile(make: Callable[[], Any], any_client: redis.Redis) -> None:
-    """An open that was executed before the filter was deleted is made again."""
+    """An open executed before the filter was deleted is repeated."""
     f = make()
-    add = UnderWay(any_client, f.add("x")).execute()
+    add = InFlight(any_client, f.add("x")).execute()
     assert drive(any_client, f.delete())
     assert add.ended()
     assert drive(any_client, f.contains("x"))
 
 
 def test_delete_keeps_what_a_newer_filter_owes(make: Callable[[], Any], any_client: redis.Redis) -> None:
-    """An add between the execution of delete() and its reply makes a filter anew, and has no answer."""
+    """A pending add that recreated the filter before delete()'s reply still gets its answer."""
     f = make()
     drive(any_client, f.reserve())
-    delete = UnderWay(any_client, f.delete()).execute().reply().execute()
+    delete = InFlight(any_client, f.delete()).execute().reply().execute()
     f.stored.reset()
-    UnderWay(any_client, f.add("x")).execute().reply().execute().lost()
+    InFlight(any_client, f.add("x")).execute().reply().execute().lost()
     assert delete.ended()
     assert drive(any_client, f.add("x"))
 
 
 def test_clear_lets_go_of_a_filter_that_it_replaced(make: Callable[[], Any], any_client: redis.Redis) -> None:
-    """Also where it is interrupted while it looks which of two is the newer one."""
+    """The object drops the replaced filter even if it is interrupted while it compares the two."""
     f = make()
     drive(any_client, f.reserve())
-    clear = UnderWay(any_client, f.clear()).execute().reply()
+    clear = InFlight(any_client, f.clear()).execute().reply()
     drive(any_client, f.reserve())
     clear.execute().reply().lost()
     assert f.stored.handle is None
 
 
 def test_a_key_of_another_type_is_not_opened(bloom: Any, client: Any) -> None:
-    """The error says so, also where there is no module whose filter it could be."""
+    """The error says so, also on a server without the module."""
     client.rpush("seen", "a")
     with pytest.raises(FilterMismatchError, match="'seen' holds no Bloom filter"):
         bloom.open(client, "seen")

@@ -1,4 +1,4 @@
-"""Patience: claims wait for a connection, and commits are made again until their leases have ended."""
+"""Patience: claims wait for a connection, and commits are retried until their leases end."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ COMMITS: list[Commit] = [
 
 
 def impatient(server: Server, **options: Any) -> redis.Redis:
-    """A client that sends nothing again by itself."""
+    """A client without retries of its own."""
     return server.client(retry=Retry(NoBackoff(), 0), **options)
 
 
 @for_each("make", [BloomFilter, ShardedBloomFilter])
 @for_each("package", [redis, valkey])
 def test_more_threads_than_connections(any_server: Server, make: Any, package: Any) -> None:
-    """Each of 30 threads that share three connections does its own work once."""
+    """Each of 30 threads that share three connections does its work once."""
     pool = package.ConnectionPool(
         connection_class=package.UnixDomainSocketConnection, path=any_server.socket, max_connections=3
     )
@@ -94,7 +94,7 @@ def test_more_threads_than_connections(any_server: Server, make: Any, package: A
 
 
 def test_more_tasks_than_connections(any_server: Server) -> None:
-    """Likewise, with all verbs of claims."""
+    """The same holds for tasks, with all methods of claims."""
     done: Counter[str] = Counter()
 
     async def main() -> None:
@@ -120,7 +120,7 @@ def test_more_tasks_than_connections(any_server: Server) -> None:
 
 @for_each("package", [redis, valkey])
 def test_a_pool_that_waits_for_a_connection(any_server: Server, package: Any) -> None:
-    """When its time is up nothing was sent: a claim waits on, and an add is not in doubt."""
+    """After the timeout nothing was sent: a claim waits on, and an add raises ConnectionFailedError."""
     path, kind = any_server.socket, package.UnixDomainSocketConnection
     pool = package.BlockingConnectionPool(connection_class=kind, path=path, max_connections=1, timeout=0.1)
     client = (redis.Redis if package is redis else valkey.Valkey)(connection_pool=pool)
@@ -139,7 +139,7 @@ def test_a_pool_that_waits_for_a_connection(any_server: Server, package: Any) ->
 
 
 def test_a_connection_that_never_comes(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim ends with the client's error in the end; so does a commit when its lease has ended."""
+    """At the end a claim raises the client's error; so does a commit when its lease has ended."""
     monkeypatch.setattr(patience, "CONNECTION_SECONDS", 0.3)
     with any_server.client(max_connections=1) as client:
         f = BloomFilter(client, "seen", **SIZE)
@@ -160,7 +160,7 @@ def test_a_connection_that_never_comes(any_server: Server, monkeypatch: pytest.M
 def test_a_restart_within_the_lease(
     any_server: Server, commit: Commit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Work that is done when the server restarts is committed when it is back."""
+    """Work that ends while the server restarts is committed when the server is back."""
     with running(any_server.binary, *KEPT) as server, impatient(server) as client:
         f = BloomFilter(client, "seen", **SIZE)
         claim = f.claim("a", 60)
@@ -173,11 +173,11 @@ def test_a_restart_within_the_lease(
         finally:
             back.join()
         assert (claim.state, "a" in f) == ("done", True)
-        assert "made again until their leases end" in caplog.text
+        assert "retried until their leases end" in caplog.text
 
 
 def test_a_restart_while_tasks_commit(any_server: Server) -> None:
-    """Each of many bodies that end while the server restarts has run once and is committed."""
+    """Many tasks end while the server restarts: each has run once and is committed."""
     done: Counter[str] = Counter()
 
     async def main(server: Server) -> None:
@@ -197,7 +197,7 @@ def test_a_restart_while_tasks_commit(any_server: Server) -> None:
             await begun.wait()
             await asyncio.to_thread(server.stop)
             stopped.set()
-            await asyncio.sleep(0.3)  # for the commits to fail
+            await asyncio.sleep(0.3)  # lets the commits fail
             await asyncio.to_thread(server.start)
             await asyncio.gather(*tasks)
             assert await f.add_many(ITEMS) == [False] * len(ITEMS)
@@ -209,7 +209,7 @@ def test_a_restart_while_tasks_commit(any_server: Server) -> None:
 
 @for_each("commit", COMMITS)
 def test_a_refusal_that_passes(any_server: Server, commit: Commit) -> None:
-    """A server that refuses writes for a while gets the commit again."""
+    """A commit is retried while a server refuses writes for a while."""
     with running(any_server.binary) as server, impatient(server) as client, server.client() as admin:
         f = BloomFilter(client, "seen", **SIZE)
         claim = f.claim("a", 60)
@@ -225,7 +225,7 @@ def test_a_refusal_that_passes(any_server: Server, commit: Commit) -> None:
 
 @for_each("commit", COMMITS)
 def test_a_refusal_that_stays(any_server: Server, commit: Commit) -> None:
-    """The right that is missing is told at once."""
+    """A missing right is raised at once."""
     with running(any_server.binary) as server, ExitStack() as stack:
         admin = stack.enter_context(server.client())
         admin.acl_setuser("worker", enabled=True, nopass=True, keys=["*"], commands=["+@all"])
@@ -242,7 +242,7 @@ def test_a_refusal_that_stays(any_server: Server, commit: Commit) -> None:
 
 @for_each("commit", COMMITS)
 def test_a_server_that_stays_away(any_server: Server, commit: Commit) -> None:
-    """The commit ends with the lease, and its error says that it has no answer."""
+    """The commit ends with the lease, and its error says that no answer came."""
     with running(any_server.binary) as server, impatient(server) as client:
         f = BloomFilter(client, "seen", **SIZE)
         claim = f.claim("a", 0.6)
@@ -255,7 +255,7 @@ def test_a_server_that_stays_away(any_server: Server, commit: Commit) -> None:
 
 @for_each("commit", COMMITS)
 def test_a_lost_claim_is_told_at_once(any_server: Server, commit: Commit) -> None:
-    """An answer is one: no other is asked for."""
+    """A lost claim is an answer, so nothing is retried."""
     with any_server.client() as client:
         f = BloomFilter(client, "seen", **SIZE)
         claim = f.claim("a", 60)
@@ -270,7 +270,7 @@ def test_a_lost_claim_is_told_at_once(any_server: Server, commit: Commit) -> Non
 
 @for_each("commit", COMMITS)
 def test_a_commit_without_a_name_is_made_once(any_server: Server, commit: Commit) -> None:
-    """With `retry_safe=False` nobody could tell its second answer from the first."""
+    """With `retry_safe=False` nobody could distinguish its second answer from the first."""
     with proxied(any_server.socket) as proxy, proxy.client() as client:
         f = BloomFilter(client, "seen", retry_safe=False, **SIZE)
         f.claim("warm").commit()
@@ -282,7 +282,7 @@ def test_a_commit_without_a_name_is_made_once(any_server: Server, commit: Commit
 
 
 def test_a_call_without_a_connection_is_made_again_as_it_was() -> None:
-    """So that it may share a round trip: of many tasks one needs the connection that is free for a moment."""
+    """The same call is repeated, so many tasks can share one connection that is free for a moment."""
     call = Call([("PING",)])
 
     def operation() -> Op[Any]:

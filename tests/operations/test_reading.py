@@ -1,4 +1,4 @@
-"""`update`, `dedupe` and `load` of iterators, with errors in between."""
+"""`update`, `dedupe` and `load` with iterators and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(bloom: Any, client: Any, **options: Any) -> Any:
 
 
 def test_update_counts_the_new(bloom: Any, client: redis.Redis) -> None:
-    """Of any iterable, over several batches."""
+    """It counts the new items of any iterable, over several batches."""
     f = make(bloom, client, capacity=1_000_000, error_rate=0.01)
     assert f.update(ITEMS[:8_500]) == 8_500
     assert f.update(iter(ITEMS[:17_000])) == 8_500
@@ -30,7 +30,7 @@ def test_update_counts_the_new(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_dedupe_by_a_key(bloom: Any, client: redis.Redis) -> None:
-    """The items come out as they are, once for each key."""
+    """Items are yielded unchanged, once for each key."""
     f = make(bloom, client)
     rows = [{"id": i % 1500, "n": i} for i in range(3000)]
     assert list(f.dedupe(iter(rows), key=itemgetter("id"))) == rows[:1500]
@@ -38,7 +38,7 @@ def test_dedupe_by_a_key(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_what_nobody_asks_for_is_kept_by_its_key(any_client: redis.Redis) -> None:
-    """After a break the rest of the batch is new to the next call on the object."""
+    """After a break the rest of the batch is new to the next call on the object, by key."""
     f = make(BloomFilter, any_client)
     rows = [{"id": i} for i in range(10)]
     left = f.dedupe(rows, key=itemgetter("id"))
@@ -48,7 +48,7 @@ def test_what_nobody_asks_for_is_kept_by_its_key(any_client: redis.Redis) -> Non
 
 
 class Failing(LosingClient):
-    """A client that fails once, before the call of that number and without sending it."""
+    """A client that fails once, before it sends the call with that number."""
 
     def __init__(self, client: redis.Redis, at: int) -> None:
         super().__init__(client)
@@ -60,7 +60,7 @@ class Failing(LosingClient):
 
 @pytest.mark.parametrize("kind", ["BloomFilter", "CountingBloomFilter"])
 def test_an_interrupted_update_goes_on(any_client: redis.Redis, kind: str, seed: int) -> None:
-    """As its message says: with the rest, and then with what the iterator has left."""
+    """As its message says, the rest comes first, then the iterator's remaining items."""
     client = Failing(any_client, 38)
     client.lose[-1] = ("never", "lost")[seed % 2]
     f = make(getattr(bloomredis, kind), client)
@@ -75,10 +75,10 @@ def test_an_interrupted_update_goes_on(any_client: redis.Redis, kind: str, seed:
 
 @pytest.mark.parametrize(
     ("kind", "capacity"),
-    [("BloomFilter", 4_000_000), ("CountingBloomFilter", 100_000), ("ScalingBloomFilter", 100_000)],
+    [("BloomFilter", 4_000_000), ("CountingBloomFilter", 100_000), ("ScalingBloomFilter", 4_000_000)],
 )
 def test_an_interrupted_load_goes_on(any_client: redis.Redis, kind: str, capacity: int, seed: int) -> None:
-    """Likewise, however many batches it had collected."""
+    """The same holds for a load, however many batches it had collected."""
     client = Failing(any_client, (3, 38)[seed % 2])
     f = make(getattr(bloomredis, kind), client, capacity=capacity)
     source = iter(ITEMS)
@@ -92,7 +92,7 @@ def test_an_interrupted_load_goes_on(any_client: redis.Redis, kind: str, capacit
 
 @for_each("at", [1, 5, 12])
 def test_an_interrupted_dedupe_goes_on(any_client: redis.Redis, at: int) -> None:
-    """Every item comes out once, also those whose batch failed before anything of it was sent."""
+    """Every item is yielded once, even if its batch failed before it was sent."""
     f = make(BloomFilter, Failing(any_client, at))
     rows: Iterator[dict[str, str]] = iter([{"id": item} for item in ITEMS])
     out: list[Any] = []
@@ -104,7 +104,7 @@ def test_an_interrupted_dedupe_goes_on(any_client: redis.Redis, at: int) -> None
 
 
 def test_a_list_can_be_given_again(any_client: redis.Redis) -> None:
-    """Nothing was done: the error is the plain one."""
+    """Nothing was executed, so the error is ConnectionFailedError."""
     f = make(BloomFilter, Failing(any_client, 0))
     with pytest.raises(ConnectionFailedError):
         f.update(ITEMS)

@@ -1,4 +1,4 @@
-"""A server that refuses, loses the filter, or has too few replicas."""
+"""Servers that refuse, lose the filter, or have too few replicas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
 
 
 def test_out_of_memory_is_explained(bloom: Any, server: Server) -> None:
-    """The add is refused with advice and changes nothing, reads go on, and afterwards it is new."""
+    """A refused add gives advice and changes nothing, reads work, and afterwards the item is new."""
     with server.client() as client:
         f = make(bloom, client)
         f.add("a")
@@ -40,7 +40,7 @@ def test_out_of_memory_is_explained(bloom: Any, server: Server) -> None:
 
 @for_each("denied", ["-evalsha", "-setrange"])
 def test_a_missing_permission_is_explained(bloom: Any, server: Server, denied: str) -> None:
-    """Of the script's call, and of a command inside it, of which the servers do not say the word."""
+    """The right may be for the script's call, or for a command inside that servers do not name."""
     with server.client() as admin:
         f = make(bloom, admin)
         f.add("a")
@@ -56,7 +56,7 @@ def test_a_missing_permission_is_explained(bloom: Any, server: Server, denied: s
 
 @for_each("login", [{"username": "somebody", "password": "hunter2"}, {}])
 def test_a_failed_login_is_explained(bloom: Any, server: Server, login: dict[str, str]) -> None:
-    """The error says what to do and does not print the password."""
+    """The error says what to do and does not show the password."""
     with server.client() as admin:
         admin.acl_setuser("somebody", enabled=True, passwords=["+right"], keys=["*"], categories=["+@all"])
         admin.acl_setuser("default", enabled=True, reset_passwords=True, passwords=["+right"])
@@ -75,7 +75,7 @@ def test_a_failed_login_is_explained(bloom: Any, server: Server, login: dict[str
 def test_a_lost_filter_is_made_anew(
     bloom: Any, client: redis.Redis, lose: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With on_lost="recreate" calls go on, and a warning is logged."""
+    """With on_lost="recreate" calls continue, and a warning is logged."""
     f = make(bloom, client, on_lost="recreate")
     f.add("a")
     getattr(make(bloom, client), lose)()
@@ -86,7 +86,7 @@ def test_a_lost_filter_is_made_anew(
 
 
 def test_a_callable_decides_about_a_loss(bloom: Any, any_client: redis.Redis) -> None:
-    """It is given the error; if it returns the filter goes on, if it raises the caller gets that."""
+    """It gets the error; if it returns the filter continues, if it raises the caller gets that."""
     told: list[FilterLostError] = []
     f = make(bloom, any_client, on_lost=told.append)
     f.add("a")
@@ -107,7 +107,7 @@ def test_a_callable_decides_about_a_loss(bloom: Any, any_client: redis.Redis) ->
 
 @for_each("on_lost", ["ignore", None, 1])
 def test_a_bad_on_lost_is_refused(on_lost: Any) -> None:
-    """Before any I/O, with the value seen."""
+    """A bad value is refused before any I/O, with the value seen."""
     with pytest.raises(ValueError, match=f"not {on_lost!r}"):
         BloomFilter(redis.Redis(), "f", capacity=10, error_rate=0.1, on_lost=on_lost)
     with pytest.raises(ValueError, match="capacity and error_rate"):
@@ -115,7 +115,7 @@ def test_a_bad_on_lost_is_refused(on_lost: Any) -> None:
 
 
 def test_an_evicted_filter_is_noticed(server: Server) -> None:
-    """Under allkeys-lru memory pressure drops the filter; the next call says so."""
+    """After an eviction under allkeys-lru the next call raises."""
     with server.client() as client:
         f = make(BloomFilter, client)
         f.add("a")
@@ -135,7 +135,7 @@ def test_an_evicted_filter_is_noticed(server: Server) -> None:
 
 
 def test_a_write_waits_for_replicas(bloom: Any) -> None:
-    """With none it is in doubt; asked again with one it is as new as it was, and the replica has it."""
+    """Without a replica the outcome is unknown; a retry with one gives the answer, and the replica has it."""
     with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
         make(bloom, client).reserve()
         f = make(bloom, client, min_replicas=1, replica_timeout=0.1)
@@ -151,7 +151,7 @@ def test_a_write_waits_for_replicas(bloom: Any) -> None:
 
 
 def test_a_replica_is_read_only(bloom: Any) -> None:
-    """Reads are answered by a replica, a write is refused with the way out."""
+    """A replica answers reads, and refuses a write with advice."""
     with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
         make(bloom, client).add("a")
         attach(primary, replica)
@@ -165,4 +165,4 @@ def test_a_replica_is_read_only(bloom: Any) -> None:
 def _describe(client: redis.Redis) -> Any:
     from bloomredis.protocol import scripts
 
-    return client.eval(scripts.load("describe").text, 1, "seen")
+    return client.eval(scripts.load_script("describe").text, 1, "seen")

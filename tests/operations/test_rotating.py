@@ -1,4 +1,4 @@
-"""A filter that forgets: an item stays at least the window and at most one slice longer."""
+"""A rotating filter: an item stays for one window at least and one slice longer at most."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make(client: Any, **options: Any) -> RotatingBloomFilter:
 
 
 class Clock:
-    """The time that a fake server has."""
+    """The clock of a fake server."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_700_000_000.0
@@ -52,14 +52,14 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
-    """A clock that stands still until a test moves it."""
+    """A clock that stands still until a test advances it."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         yield Clock(monkeypatch)
 
 
 @pytest.fixture
 def fake() -> Any:
-    """A client of a server whose time is that of the process."""
+    """A client of a server with the process's clock."""
     return fakeredis.FakeRedis(server=fakeredis.FakeServer())
 
 
@@ -90,13 +90,13 @@ def follow_the_clock(slices: int, steps: list[tuple[float, int]]) -> None:
 
 @examples()
 def test_every_answer_follows_from_the_clock(examples: int) -> None:
-    """An item is there from its slice to the end of the one that is `slices` later, idle or not."""
+    """An item is present from its slice to the end of the one `slices` later, whether idle or not."""
     follow = given(slices=st.integers(1, 5), steps=STEPS)(follow_the_clock)
     settings(max_examples=examples)(follow)()
 
 
 def test_a_clock_that_goes_back(clock: Clock, fake: Any) -> None:
-    """Items stay at least as long as by the later time, and nothing is added twice."""
+    """Items stay at least as long as the later time says, and nothing is added twice."""
     f = make(fake)
     assert f.add("a")
     clock.now -= 10
@@ -107,13 +107,13 @@ def test_a_clock_that_goes_back(clock: Clock, fake: Any) -> None:
 
 
 def test_a_clock_that_goes_back_over_an_end(clock: Clock, fake: Any) -> None:
-    """A layer that was over a moment ago is there again, and nothing was lost."""
+    """A layer that had just expired is back, and nothing is lost."""
     f = make(fake, window=4.0, slices=4)
     f.add("a")
     clock.now += 2
     f.add("b")
     begun = -(-clock.now // 1) - 2
-    clock.now = begun + 5.001  # the slice of "a" is over since a window
+    clock.now = begun + 5.001  # the slice of "a" ended a window ago
     assert f.contains_many(["a", "b"]) == [False, True]
     assert [layer.count for layer in f.info().layers] == [1]
     clock.now -= 0.005
@@ -125,7 +125,7 @@ def test_a_clock_that_goes_back_over_an_end(clock: Clock, fake: Any) -> None:
 
 
 def test_the_most_layers(any_client: redis.Redis, clock: Clock, fake: Any) -> None:
-    """There are 255 in a window and a slice at most; those that are over do not count."""
+    """A window and a slice have 255 layers at most; expired ones do not count."""
     size: dict[str, Any] = {"capacity": 1, "slices": 1, "window": 3600}
     with pytest.raises(BatchInterruptedError) as stopped:
         make(any_client, **size).add_many(range(300))
@@ -146,7 +146,7 @@ def test_the_most_layers(any_client: redis.Redis, clock: Clock, fake: Any) -> No
 
 
 def test_layers_that_are_over_do_not_count(client: redis.Redis, bloom: Any) -> None:
-    """A record that is full of them takes another one."""
+    """A record full of expired layers accepts another layer."""
     f = bloom(client, "seen", kind=KIND, **SIZE)
     f.add("a")
     record = f._operations.stored.record
@@ -157,11 +157,11 @@ def test_layers_that_are_over_do_not_count(client: redis.Redis, bloom: Any) -> N
     assert not f.contains("a")
     assert f.info().layers == ()
     assert f.add_many(["a", "b"]) == [True, True]
-    assert client.strlen("seen") < len(full) / 2  # with one layer, or two where a slice has just ended
+    assert client.strlen("seen") < len(full) / 2  # one layer, or two if a slice has just ended
 
 
 def test_what_is_over_vanishes_by_itself(client: redis.Redis, bloom: Any) -> None:
-    """The server has no key left, although nobody calls, and the next call goes on."""
+    """Without any call the server has no key left, and the next call works."""
     f = bloom(client, "seen", kind=KIND, **SHORT)
     f.add_many(["a", "b"])
     wait_until("every key expires", lambda: client.dbsize() == 0)
@@ -171,7 +171,7 @@ def test_what_is_over_vanishes_by_itself(client: redis.Redis, bloom: Any) -> Non
 
 
 def test_open_after_the_end(client: redis.Redis, bloom: Any) -> None:
-    """An object that was opened knows how to make the filter anew."""
+    """An object that was open before the end recreates the filter."""
     make(client, **SHORT).add("a")
     f = bloom.open(client, "seen", kind=KIND)
     wait_until("every key expires", lambda: client.dbsize() == 0)
@@ -189,7 +189,7 @@ def begin_another(f: Any) -> None:
 
 
 def test_slices_are_layers(client: redis.Redis, bloom: Any) -> None:
-    """`info` has one for each slice in which something was added, the newest first."""
+    """`info` has one layer for each slice with an add, the newest first."""
     f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 100_000, "window": 2, "slices": 20})
     for number in range(3):
         f.add(f"{number}")
@@ -204,7 +204,7 @@ def test_slices_are_layers(client: redis.Redis, bloom: Any) -> None:
 
 
 def test_a_burst_gets_more_layers(client: redis.Redis, bloom: Any) -> None:
-    """All items of a window may come in one slice: each layer has its share, and the rate holds."""
+    """All items of a window may come in one slice: each layer gets its share, and the rate holds."""
     f = bloom(client, "seen", kind=KIND, capacity=1000, error_rate=0.01, window=60, slices=4)
     new = f.add_many(f"in-{i}" for i in range(1000))
     layers = f.info().layers
@@ -216,7 +216,7 @@ def test_a_burst_gets_more_layers(client: redis.Redis, bloom: Any) -> None:
 
 
 def test_one_winner_across_slices(client: redis.Redis) -> None:
-    """Threads that begin slices together tell each item new once a window."""
+    """Threads that begin slices together report each item as new once in a window."""
     filters = [make(client) for _ in range(4)]
     items = [f"{i}" for i in range(150)]
     told = race_threads(lambda worker: [filters[worker].add(item) for item in items], 4)
@@ -224,7 +224,7 @@ def test_one_winner_across_slices(client: redis.Redis) -> None:
 
 
 def test_duplicates_do_not_prolong(client: redis.Redis) -> None:
-    """An item that is seen again and again is new once it was added a window and a slice ago."""
+    """An item that is seen repeatedly is new again a window and a slice after its add."""
     f = make(client, **SHORT)
     f.reserve()
     sent = time.monotonic()
@@ -237,7 +237,7 @@ def test_duplicates_do_not_prolong(client: redis.Redis) -> None:
 
 
 def test_a_lost_reply(client: redis.Redis) -> None:
-    """The item is new for the one who asks again, and receipts last no longer than items."""
+    """A retry reports the item as new, and receipts last no longer than items."""
     losing = LosingClient(client)
     f = make(losing, window=60)
     f.add("x")
@@ -251,7 +251,7 @@ def test_a_lost_reply(client: redis.Redis) -> None:
 
 
 def test_claims(client: redis.Redis, bloom: Any) -> None:
-    """An item that is committed is done for a window."""
+    """A committed item is done for a window."""
     f = bloom(client, "seen", kind=KIND, **SHORT)
     claim = f.claim("a")
     bloom.wait(claim.commit())
@@ -272,7 +272,7 @@ def test_a_loss_is_told_from_the_end(client: redis.Redis, bloom: Any, lost: str)
 
 
 def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
-    """Window and slices have to be those that are stored."""
+    """Window and slices must equal the stored ones."""
     make(any_client, slices=4).add("a")
     for other in ({"window": 3}, {"slices": 2, "window": 2}, {"capacity": 2}, {"error_rate": 0.1}):
         with pytest.raises(FilterMismatchError, match=next(iter(other))):
@@ -296,20 +296,20 @@ def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
     ],
 )
 def test_bad_arguments(bad: dict[str, Any]) -> None:
-    """They are refused without a server."""
+    """Bad arguments are refused without a server."""
     with pytest.raises((ValueError, TypeError)):
         make(None, **bad)
 
 
 def test_slices_outlast_a_call(any_client: redis.Redis) -> None:
-    """Shorter ones are refused, since an add might never meet the layer that it asked for."""
+    """Shorter slices are refused, since an add might never reach its layer in time."""
     make(any_client, window=6.4, slices=64).add("a")
     with pytest.raises(ValueError, match=r"90 ms, and needs 100.* fewer slices"):
         make(any_client, window=0.36)
 
 
 def test_short_slices_that_are_stored_are_opened(any_client: redis.Redis, bloom: Any) -> None:
-    """Another program may have made them."""
+    """Another program may have created them."""
     head = planning.whole(1000, 1e-6, None, RotatingRecord.kind)
     short = RotatingRecord(head=head, width=90_000, slices=4).complete()
     stored: Any = make(any_client)._operations
@@ -320,17 +320,17 @@ def test_short_slices_that_are_stored_are_opened(any_client: redis.Redis, bloom:
 
 
 def test_expire_has_no_use(any_client: redis.Redis) -> None:
-    """It is no method of a filter whose items expire by themselves."""
+    """Rotating filters have no expire(), since their items expire by themselves."""
     assert not hasattr(make(any_client), "expire")
 
 
 @dataclass
 class Watch:
-    """Adds items at random times to a filter, and compares each answer with the times of its request."""
+    """Adds items to a filter at random times, and compares each answer with its request's times."""
 
     f: RotatingBloomFilter
     window: float
-    sent: dict[str, float] = field(default_factory=dict)  # when the add was sent, and when it was answered
+    sent: dict[str, float] = field(default_factory=dict)  # when the add was sent, and when it had its answer
     told: dict[str, float] = field(default_factory=dict)
     kept: int = 0
     gone: int = 0
@@ -343,7 +343,7 @@ class Watch:
         self.told |= dict.fromkeys(items, after)
 
     def look(self) -> None:
-        """Ask about those whose time is near: they are there until the window's end, and not later."""
+        """Test items near their limits: they are present until the window's end, and not later."""
         now = time.monotonic()
         near = [
             item
@@ -364,7 +364,7 @@ class Watch:
 
 @sized("parts", make_test=20, make_test_all=100)
 def test_at_least_and_at_most(server: Server, parts: int) -> None:
-    """Items at random times, with idle gaps, watched around both limits; nothing is left behind."""
+    """Items added at random times, with idle gaps, last as long as promised and no longer; no key remains."""
     generator = random.Random(2)
     with server.client() as client:
         window = 0.02 * parts  # about as long as a burst
@@ -373,9 +373,9 @@ def test_at_least_and_at_most(server: Server, parts: int) -> None:
             for part in range(parts):
                 watch.add([f"{burst}-{part}-{i}" for i in range(generator.randrange(10, 91))])
                 watch.look()
-                time.sleep(generator.random() * 0.03)  # the random times
+                time.sleep(generator.random() * 0.03)  # random times
             idle = time.monotonic() + window * (1.45 if burst else 0.65)
-            while time.monotonic() < idle:  # no add
+            while time.monotonic() < idle:  # no add in this time
                 watch.look()
         assert len(watch.told) > 80 * parts
         assert watch.kept > 100 * parts

@@ -1,4 +1,4 @@
-"""A filter that grows by itself: one winner an item, one new layer each time, whoever meets the limit."""
+"""A scaling filter: one winner an item, one new layer each time, whoever reaches the limit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def full(f: Any) -> list[int]:
 
 @for_each("layout", ["blocked", "classic"])
 def test_layers_are_filled_one_after_the_other(client: redis.Redis, bloom: Any, layout: str) -> None:
-    """No layer takes more than its capacity, none is left before, and the answers are exact all along."""
+    """No layer exceeds its capacity or is left early, and every answer is exact."""
     f = bloom(client, "seen", kind=KIND, layout=layout, **SIZE)
     batch = items(900)
     assert f.add_many([*batch, "item-0"]) == [True] * 900 + [False]
@@ -66,14 +66,14 @@ def test_layers_are_filled_one_after_the_other(client: redis.Redis, bloom: Any, 
 
 
 def test_one_by_one(client: redis.Redis, bloom: Any) -> None:
-    """A single add that meets a full layer is answered in the same call."""
+    """A single add that finds a full layer is answered in the same call."""
     f = bloom(client, "seen", kind=KIND, **SIZE)
     assert [f.add(item) for item in items(301)] == [True] * 301
     assert full(f) == [100, 200, 1]
 
 
 def test_who_knows_fewer_layers_learns_of_them_in_the_same_call(client: redis.Redis, bloom: Any) -> None:
-    """Whatever its first call since then is."""
+    """The first call that finds new layers answers with them, whatever it is."""
     calls: dict[str, Callable[[Any], Any]] = {
         "contains": lambda f: f.contains("item-899"),
         "contains_many": lambda f: f.contains_many(["item-899", "item-1"]) == [True, True],
@@ -91,7 +91,7 @@ def test_who_knows_fewer_layers_learns_of_them_in_the_same_call(client: redis.Re
 
 
 def test_threads_at_the_limit_begin_one_layer(client: redis.Redis) -> None:
-    """However many meet a full layer at once, and nobody adds to the one before."""
+    """However many threads find a full layer, they begin one, and none adds to the old one."""
     filters = [make(client, capacity=30) for _ in range(8)]
     batch = items(120)
     told = race_threads(lambda worker: [filters[worker].add(item) for item in batch], 8)
@@ -100,7 +100,7 @@ def test_threads_at_the_limit_begin_one_layer(client: redis.Redis) -> None:
 
 
 def test_a_layer_that_filled_up_meanwhile(client: redis.Redis) -> None:
-    """A batch of which one part finds room goes on in the next layer."""
+    """A batch that only partly finds room continues in the next layer."""
     f, other = make(client), make(client)
     f.add_many(items(90))
     assert other.add_many(items(120)) == [False] * 90 + [True] * 30
@@ -109,7 +109,7 @@ def test_a_layer_that_filled_up_meanwhile(client: redis.Redis) -> None:
 
 @for_each("fate", ["lost", "never"])
 def test_a_lost_reply_and_a_layer_later(client: redis.Redis, fate: str) -> None:
-    """The answer owed is found although the item is packed for more layers than when it was sent."""
+    """A retry finds its answer although the item is now packed for more layers."""
     losing = LosingClient(client)
     f = make(losing)
     f.add_many(items(90))
@@ -126,7 +126,7 @@ def test_a_lost_reply_and_a_layer_later(client: redis.Redis, fate: str) -> None:
 
 
 def test_a_call_that_comes_twice_across_a_limit(client: redis.Redis) -> None:
-    """A call that is sent again after the layer is full, and another begun, is answered from its receipt."""
+    """A retry after its layer is full and another has begun is answered from its receipt."""
     losing = LosingClient(client)
     f = make(losing)
     f.add_many(items(99))
@@ -138,7 +138,7 @@ def test_a_call_that_comes_twice_across_a_limit(client: redis.Redis) -> None:
 
 
 def test_a_claim_outlives_a_new_layer(client: redis.Redis, bloom: Any) -> None:
-    """It is committed into whatever layer is the newest, and done for everybody."""
+    """It is committed into the newest layer, and done for everybody."""
     f = bloom(client, "seen", kind=KIND, **SIZE)
     claims = f.claim_many(["a", "b", "item-0"])
     make(client).add_many(items(500))
@@ -149,7 +149,7 @@ def test_a_claim_outlives_a_new_layer(client: redis.Redis, bloom: Any) -> None:
 
 
 def test_a_commit_into_a_full_layer(client: redis.Redis) -> None:
-    """It begins the next one."""
+    """The commit begins the next layer."""
     f = make(client)
     claim = f.claim("a")
     f.add_many(items(100))
@@ -158,7 +158,7 @@ def test_a_commit_into_a_full_layer(client: redis.Redis) -> None:
 
 
 def test_open_reads_everything(client: redis.Redis, bloom: Any) -> None:
-    """Growth goes on with the parameters that are stored."""
+    """Growth continues with the stored parameters."""
     made = make(client, expansion=3, tightening_ratio=0.25, layout="classic")
     made.add_many(items(150))
     f = bloom.open(client, "seen", kind=KIND)
@@ -180,7 +180,7 @@ def test_open_reads_everything(client: redis.Redis, bloom: Any) -> None:
     ],
 )
 def test_other_parameters_are_refused(any_client: redis.Redis, other: dict[str, Any]) -> None:
-    """Before any item is touched, with what is stored and what was wanted."""
+    """The error has the stored and the wanted values, and no item is touched."""
     make(any_client, layout="blocked").add("a")
     (name,) = other
     with pytest.raises(FilterMismatchError, match=rf"{name} .*ScalingBloomFilter\.open"):
@@ -191,7 +191,7 @@ def test_other_parameters_are_refused(any_client: redis.Redis, other: dict[str, 
 def test_a_filter_of_an_earlier_release_goes_on_growing(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
-    """By the rules that it was made by, through clear() too; who does not know newer rules refuses them."""
+    """It grows by its old rules, also after clear(); releases without newer rules refuse newer filters."""
     size: dict[str, Any] = {"capacity": 10, "error_rate": 1e-3, "layout": layout}
     with monkeypatch.context() as earlier:
         earlier.setattr(sizing, "RULES", 0)
@@ -215,13 +215,13 @@ def test_a_filter_of_an_earlier_release_goes_on_growing(
 
 
 def test_kinds_are_not_mixed_up(client: redis.Redis, bloom: Any) -> None:
-    """Each class refuses what another one made, and says which."""
+    """Each class refuses what another one made, and names it."""
     make(client)
     make(client).reserve()
     BloomFilter(client, "plain", **SIZE).reserve()
     client.set("text", "x")
     client.rpush("list", "x")
-    with pytest.raises(FilterMismatchError, match="that of a ScalingBloomFilter"):
+    with pytest.raises(FilterMismatchError, match="is a ScalingBloomFilter, not a BloomFilter"):
         bloom.open(client, "seen")
     for kind, name in ((KIND, "plain"), ("RotatingBloomFilter", "seen"), (KIND, "text"), (KIND, "list")):
         with pytest.raises(FilterMismatchError):
@@ -248,13 +248,13 @@ def test_kinds_are_not_mixed_up(client: redis.Redis, bloom: Any) -> None:
     ],
 )
 def test_bad_arguments(bad: dict[str, Any]) -> None:
-    """They are refused without a server."""
+    """Bad arguments are refused without a server."""
     with pytest.raises((ValueError, TypeError)):
         make(None, **bad)
 
 
 def test_emptied_and_deleted_as_a_whole(client: redis.Redis, bloom: Any) -> None:
-    """Nothing but receipts stays, the time of expiry does, and others notice."""
+    """Only receipts remain, the expiry stays, and other objects detect it."""
     f, other = (bloom(client, "seen", kind=KIND, ttl=1000, **SIZE) for _ in range(2))
     f.add_many(items(900))
     other.add("x")
@@ -272,7 +272,7 @@ def test_emptied_and_deleted_as_a_whole(client: redis.Redis, bloom: Any) -> None
 
 
 def test_every_key_expires(client: redis.Redis, bloom: Any) -> None:
-    """Also those of layers that are begun later."""
+    """Every key expires, including those of later layers."""
     f = bloom(client, "seen", kind=KIND, ttl=1000, **SIZE)
     f.add_many(items(250))
     f.expire(50)
@@ -284,7 +284,7 @@ def test_every_key_expires(client: redis.Redis, bloom: Any) -> None:
 
 @for_each("lost", ["seen", "{seen}:layer:0", "{seen}:layer:2", "{seen}:layer:3"])
 def test_a_lost_key_is_a_lost_filter(client: redis.Redis, bloom: Any, lost: str) -> None:
-    """Whichever it is; it is told until somebody takes notice, and after clear() all is well."""
+    """Whichever key is lost, calls raise until it is handled; after clear() the filter works."""
     f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 30})
     f.add_many(items(270))
     client.delete(lost)
@@ -297,7 +297,7 @@ def test_a_lost_key_is_a_lost_filter(client: redis.Redis, bloom: Any, lost: str)
 
 @for_each("lost", ["seen", "{seen}:layer:0", "{seen}:layer:3"])
 def test_a_lost_filter_is_made_anew(client: redis.Redis, bloom: Any, lost: str) -> None:
-    """If the caller said so; no bit of the lost one is taken for one of the new."""
+    """With on_lost="recreate" no bit of the lost filter counts for the new one."""
     f = bloom(client, "seen", kind=KIND, on_lost="recreate", **SIZE | {"capacity": 30})
     f.add_many(items(270))
     client.delete(lost)
@@ -306,7 +306,7 @@ def test_a_lost_filter_is_made_anew(client: redis.Redis, bloom: Any, lost: str) 
 
 
 def test_it_can_be_full(client: redis.Redis) -> None:
-    """Where no stricter layer is possible the item is refused and nothing is lost."""
+    """If no stricter layer is possible, the item is refused and nothing is lost."""
     f = make(client, capacity=1, error_rate=1e-55, tightening_ratio=1e-4)
     added: list[bool] = []
     with pytest.raises(FilterFullError, match="'seen' is full"):
@@ -321,12 +321,12 @@ def test_it_can_be_full(client: redis.Redis) -> None:
 
 
 def test_what_cannot_follow_a_new_layer(any_client: redis.Redis) -> None:
-    """Queued calls and copies are no methods of a filter that grows."""
+    """A growing filter has no queued calls and no copies."""
     assert not {"queue_add", "queue_contains", "snapshot"} & set(dir(make(any_client)))
 
 
 def test_load_and_dedupe(client: redis.Redis, bloom: Any) -> None:
-    """They go through as many layers as it takes."""
+    """They go through as many layers as needed."""
     f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 30})
     assert f.load(items(600)) == 600
     assert list(f.dedupe([*items(600), *items(450, "x")])) == items(450, "x")
@@ -334,7 +334,7 @@ def test_load_and_dedupe(client: redis.Redis, bloom: Any) -> None:
 
 
 def adds_half(url: str, every: Sequence[str], worker: int) -> list[bool]:
-    """Add every item that another worker adds too: some one by one, the others in batches, in any order."""
+    """Add every item that another worker adds too: some singly, others in batches, in any order."""
     half = range(worker // 2, len(every), 2)
     order = random.Random(worker).sample(half, len(half))
     told = [False] * len(every)
@@ -352,10 +352,10 @@ def adds_half(url: str, every: Sequence[str], worker: int) -> list[bool]:
 @pytest.mark.parametrize(("count", "most"), [short(20_000, 45), long(1_000_000, 1000)])
 @pytest.mark.timeout(1200)  # a million items, beside other tests
 def test_many_items_from_four_processes(any_server: Server, count: int, most: int) -> None:
-    """From a capacity of 1,000: one winner each, the layers that were computed, the rate and the memory.
+    """From a capacity of 1,000: one winner each, the computed layers, the rate and the memory.
 
-    Items that are false positives when they are added have no winner; they are within the rate too.
-    `most` allows a thousandth of the items, and for chance where they are few.
+    Items that are false positives when they are added have no winner; they are within the rate too. `most`
+    allows a thousandth of the items, plus a margin for chance if they are few.
     """
     every = items(count)
     with any_server.client() as client, flushing_scripts(client):
@@ -365,7 +365,7 @@ def test_many_items_from_four_processes(any_server: Server, count: int, most: in
     assert won[0] <= most
     with any_server.client() as client:
         f = ScalingBloomFilter.open(client, "race")
-        layers = math.ceil(math.log2(won[1] / 1000 + 1))  # as many as hold 1000 * (2**layers - 1) items
+        layers = math.ceil(math.log2(won[1] / 1000 + 1))  # the layers that hold 1000 * (2**layers - 1) items
         assert full(f) == [*(1000 * 2**j for j in range(layers - 1)), won[1] - 1000 * (2 ** (layers - 1) - 1)]
         others = (f.contains_many(items(count // 100, f"other-{part}")) for part in range(100))
         assert sum(map(sum, others)) <= most
@@ -379,31 +379,31 @@ def test_many_items_from_four_processes(any_server: Server, count: int, most: in
 
 @for_each("kind", [KIND, "RotatingBloomFilter"])
 def test_a_copy_for_another_process(any_server: Server, kind: str) -> None:
-    """It pickles without its client, and goes on with another, which may decode its replies."""
+    """A pickled filter works with another client, which may decode its replies."""
     own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
     with any_server.client() as client, any_server.client(decode_responses=True) as decoding:
         f = getattr(bloomredis, kind)(client, "seen", **SIZE, **own)
         f.add_many(items(150))
-        copy = pickle.loads(pickle.dumps(f)).with_client(decoding)  # noqa: S301 - its own
+        copy = pickle.loads(pickle.dumps(f)).with_client(decoding)  # noqa: S301 - its own pickle
         assert copy.add_many(items(300)) == [False] * 150 + [True] * 150
         assert copy.info().count == 300
         assert not f.add("item-299")
 
 
-def test_the_capacity_is_at_least_what_it_was_made_for() -> None:
-    """The first layer of a huge filter is what one key holds, and the others come when they are needed."""
+def test_the_capacity_is_what_the_layers_hold() -> None:
+    """The first layer of a huge filter is as large as a key allows; the others come when needed."""
     head = planning.whole(300_000_000, 1e-6, None, ScalingRecord.kind)
     record = ScalingRecord(head=head, expansion=2, tightening_ratio=0.5).complete()
     first = record.planned(0)
     assert first.capacity < 300_000_000
     layer = info.describe("seen", Description(b"", first, first.size_bytes, HEADER_BYTES, None), 0)
-    assert info.layered("seen", record, [layer]).capacity == 300_000_000
+    assert info.layered("seen", record, [layer]).capacity == first.capacity
     assert info.layered("seen", record, [layer] * 3).capacity == 3 * first.capacity
 
 
 @for_each("layout", planning.NAMES)
 def test_a_record_that_was_copied_alone_is_said_to_be(client: redis.Redis, bloom: Any, layout: str) -> None:
-    """RENAME or DUMP of the one key leaves the layers behind, and their items."""
+    """RENAME or DUMP of the one key leaves the layers and their items behind, and the error says so."""
     bloom(client, "seen", kind=KIND, layout=layout, **SIZE).add_many(items(300))
     client.rename("seen", "copied")
     copied = bloom(client, "copied", kind=KIND, layout=layout, **SIZE)

@@ -1,4 +1,4 @@
-"""Calls while the server is away raise errors of this library, with the client's own as the cause."""
+"""Calls without a server raise errors of this library, with the client's own as the cause."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
 @for_each("is_open", [False, True])
 @for_each("kind", KINDS)
 def test_every_call_raises_a_bloom_error(bloom: Any, kind: str, is_open: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Whether or not the object was used before the server went away."""
+    """A call raises whether or not the object was used before the server went away."""
     window = {"window": 60} if kind == "RotatingBloomFilter" else {}
     with running(next(iter(binaries().values()))) as server:
         client = server.client(retry=Retry(NoBackoff(), 0))

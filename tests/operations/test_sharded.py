@@ -48,13 +48,13 @@ from tests.support.values import for_each
     ],
 )
 def test_bad_parameters(options: dict[str, Any], error: type[Exception], seen: str) -> None:
-    """Each names the value, before any I/O."""
+    """The error names the value, before any I/O."""
     with pytest.raises(error, match=seen):
         ShardedBloomFilter(redis.Redis(port=1), "f", **{**OPTIONS, **options})
 
 
 def test_bad_names_and_clients() -> None:
-    """A name must not end the hash tags; there is a client, of the right kind, for each server."""
+    """A name must not end the hash tags; each server needs a client of the right kind."""
     with pytest.raises(ValueError, match="must not contain '}'"):
         ShardedBloomFilter(redis.Redis(), "{a}b", **OPTIONS)
     with pytest.raises(ValueError, match="at least one"):
@@ -68,7 +68,7 @@ def test_bad_names_and_clients() -> None:
 
 
 def test_same_answers_as_a_set(bloom: Any, client: redis.Redis) -> None:
-    """Single calls and batches, with repeats, answer as a set of what was added would."""
+    """Single calls and batches, with repeats, answer as a set of the added items would."""
     dice, known = random.Random(1), set[str]()
     f = bloom.sharded(client, "seen", **OPTIONS)
     for _ in range(30):
@@ -84,7 +84,7 @@ def test_same_answers_as_a_set(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_the_estimate_is_that_of_the_bits(bloom: Any, client: redis.Redis) -> None:
-    """Of all shards: a count that is too low does not change it."""
+    """The estimate uses the bits of all shards: a count that is too low does not change it."""
     f = bloom.sharded(client, "seen", **OPTIONS)
     f.load(range(5000))
     for key in shard_keys(client):
@@ -95,7 +95,7 @@ def test_the_estimate_is_that_of_the_bits(bloom: Any, client: redis.Redis) -> No
 
 
 def test_a_load_beside_reserve(any_client: redis.Redis) -> None:
-    """By another thread on the same object: each batch is sent once, and its items are counted."""
+    """A load in another thread on the object sends each batch once, and its items are counted."""
     f: Any = ShardedBloomFilter(any_client, "seen", capacity=100_000, error_rate=1e-6, shards=2)
     is_over = threading.Event()
 
@@ -138,11 +138,11 @@ def test_all_calls(bloom: Any, client: redis.Redis) -> None:
     f.clear()
     assert f.info().count == 0
     assert not any(f.contains_many(["claimed", 7]))
-    assert not shard_keys(client)
+    assert {client.strlen(key) for key in shard_keys(client)} == {64}, "the first item makes a shard's bits"
 
 
 def test_dense_loads_are_segments(client: redis.Redis) -> None:
-    """A load that is dense in each shard is counted right and found, twice."""
+    """A load that is dense in each shard is counted exactly and found, also when repeated."""
     f = ShardedBloomFilter(client, "seen", capacity=100_000, error_rate=0.001, shards=4)
     for _ in range(2):
         assert f.load(range(60_000)) == 60_000
@@ -151,33 +151,33 @@ def test_dense_loads_are_segments(client: redis.Redis) -> None:
 
 
 def test_info_is_of_the_whole(bloom: Any, client: redis.Redis) -> None:
-    """Capacity and rate as configured, bits of all shards, size of what is stored."""
+    """It has the configured capacity and rate, the bits of all shards, and the stored size."""
     f = bloom.sharded(client, "seen", **OPTIONS, ttl=100)
     f.reserve()
     before = f.info()
     assert (before.capacity, before.error_rate, before.count) == (10_000, 1e-6, 0)
-    assert before.size_bytes == client.strlen("seen")
+    assert before.size_bytes == client.strlen("seen") + 16 * 64
     f.add_many(ITEMS)
     after = f.info()
     assert after.count == 400
-    assert after.num_bits == before.num_bits == 16 * shard_record.plan(10_000, 1e-6).head.num_bits
+    assert after.num_bits == before.num_bits == 16 * shard_record.plan_record(10_000, 1e-6).head.num_bits
     assert after.size_bytes == sum(client.strlen(key) for key in ["seen", *shard_keys(client)])
     assert after.generation == before.generation
     assert 90 < after.ttl <= 100
 
 
 def test_the_rate_is_the_configured_one(any_server: Server) -> None:
-    """At capacity it is at most the configured one, within chance."""
+    """At capacity the rate is at most the configured one, within chance."""
     with any_server.client() as client:
         f = ShardedBloomFilter(client, "seen", capacity=20_000, error_rate=0.02)
         f.load(range(20_000))
         wrong = sum(f.contains_many([f"absent-{i}" for i in range(50_000)]))
     assert wrong <= 1000 + 5 * math.sqrt(1000)
-    assert wrong > 400  # and not bought with much memory
+    assert wrong > 400  # nor far below it at the cost of memory
 
 
 def test_open_reads_everything(bloom: Any, client: redis.Redis) -> None:
-    """Shards, seed and layout are found; there is nothing to open where nothing is."""
+    """Shards, seed and layout are found; a missing filter cannot be opened."""
     with pytest.raises(FilterNotFoundError):
         bloom.open(client, "seen", "ShardedBloomFilter")
     f = bloom.sharded(client, "seen", **OPTIONS, shards=5, seed=77, layout="classic")
@@ -193,7 +193,7 @@ def test_open_reads_everything(bloom: Any, client: redis.Redis) -> None:
     [{"shards": 6}, {"seed": 78}, {"capacity": 9999}, {"error_rate": 1e-5}, {"layout": "blocked"}],
 )
 def test_other_parameters_are_refused(bloom: Any, any_client: redis.Redis, other: dict[str, Any]) -> None:
-    """Before any item is touched; the message has both values."""
+    """No item is touched, and the message has both values."""
     stored = {**OPTIONS, "shards": 5, "seed": 77, "layout": "classic"}
     bloom.sharded(any_client, "seen", **stored).add("a")
     with pytest.raises(FilterMismatchError) as caught:
@@ -205,14 +205,14 @@ def test_other_parameters_are_refused(bloom: Any, any_client: redis.Redis, other
 
 
 def test_other_kinds_are_refused(bloom: Any, client: redis.Redis) -> None:
-    """A plain filter is no sharded one, and the other way round; the message names the class to use."""
+    """A plain filter is not sharded, nor the reverse; the message names the class to use."""
     bloom.sharded(client, "seen", **OPTIONS).add("a")
     for options in ({}, OPTIONS):
         with pytest.raises(FilterMismatchError, match="ShardedBloomFilter"):
             bloom(client, "seen", **options).add("b")
     bloom(client, "plain", **OPTIONS).add("a")
     for options in ({}, OPTIONS):
-        with pytest.raises(FilterMismatchError, match="use BloomFilter"):
+        with pytest.raises(FilterMismatchError, match="open it with BloomFilter"):
             bloom.sharded(client, "plain", **options).add("b")
     client.set("text", "x" * 200)
     client.rpush("list", "x")
@@ -222,24 +222,24 @@ def test_other_kinds_are_refused(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_shard_is_a_plain_filter(client: redis.Redis) -> None:
-    """`BloomFilter.open` reads it, by its key."""
+    """`BloomFilter.open` reads a shard by its key."""
     f = ShardedBloomFilter(client, "seen", **OPTIONS)
     f.add_many(ITEMS)
     assert sum(BloomFilter.open(client, key).info().count for key in shard_keys(client)) == 400
 
 
 def test_pickles(any_client: redis.Redis) -> None:
-    """A copy works once it has a client again."""
+    """A copy works once it has a client."""
     f = ShardedBloomFilter(any_client, "seen", **OPTIONS)
     f.add_many(ITEMS)
-    copy = pickle.loads(pickle.dumps(f))  # noqa: S301 - our own
+    copy = pickle.loads(pickle.dumps(f))  # noqa: S301 - its own pickle
     with pytest.raises(RuntimeError, match="with_client"):
         copy.add("x")
     assert copy.with_client(any_client).add_many(["x", *ITEMS]) == [True] + [False] * 400
 
 
 def test_a_filter_made_anew_with_other_shards(bloom: Any, client: redis.Redis) -> None:
-    """Who opened the old one without parameters is told, and then finds its way in the new one."""
+    """An object without parameters raises the loss, and then uses the new filter."""
     bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS)
     f = bloom.open(client, "seen", "ShardedBloomFilter")
     assert all(f.contains_many(ITEMS))
@@ -253,7 +253,7 @@ def test_a_filter_made_anew_with_other_shards(bloom: Any, client: redis.Redis) -
 
 @for_each("way", ["one by one", "in batches"])
 def test_lost_replies_change_no_answer(any_server: Server, way: str) -> None:
-    """One in twenty is lost after the server has executed the call, while shards are being made too."""
+    """One reply in twenty is lost after execution, also while shards are created."""
     with losing(any_server.socket, 0.05) as proxy:
         retry = Retry(NoBackoff(), 20)
         with redis.Redis(port=proxy.port, retry=retry, protocol=2) as client:
@@ -267,7 +267,7 @@ def test_lost_replies_change_no_answer(any_server: Server, way: str) -> None:
 
 
 def test_a_token_answers_as_its_call_would_have(bloom: Any, server: Server) -> None:
-    """Whichever object is asked; a batch without enough replicas loses no answer either."""
+    """Any object gets the answer by token; a batch without enough replicas loses no answer either."""
     with server.client() as client:
         f = bloom.sharded(client, "seen", **OPTIONS)
         f.add_many(ITEMS)
@@ -282,7 +282,7 @@ def test_a_token_answers_as_its_call_would_have(bloom: Any, server: Server) -> N
 
 
 def test_replies_may_be_decoded(any_server: Server) -> None:
-    """A client with decode_responses does as well."""
+    """A client with decode_responses works too."""
     with any_server.client(decode_responses=True) as client:
         f = ShardedBloomFilter(client, "seen", **OPTIONS)
         assert f.add_many(["a", "b", "a"]) == [True, True, False]

@@ -1,7 +1,8 @@
-"""A sharded filter knows of each shard whether it was lost or never made."""
+"""A sharded filter distinguishes a lost shard from one that was never created."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,10 +12,9 @@ import redis
 from bloomredis import (
     BatchInterruptedError,
     FilterLostError,
-    ShardedBloomFilter,
+    FilterMismatchError,
 )
 from bloomredis.stored.shards import record as shard_record
-from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
 from tests.support.values import for_each
 
@@ -42,7 +42,7 @@ def cause(error: BaseException) -> BaseException:
 
 @for_each("call", CALLS.values())
 def test_a_lost_shard_is_noticed(bloom: Any, client: redis.Redis, call: Callable[[Any], Any]) -> None:
-    """By who used it, and then by each call; by who opens the filter, or never used that shard."""
+    """Objects that used it raise on every call; so do those that open the filter or never used the shard."""
     f = bloom.sharded(client, "seen", **OPTIONS)
     f.add_many(ITEMS)
     fresh = bloom.sharded(client, "seen", **OPTIONS)
@@ -58,12 +58,12 @@ def test_a_lost_shard_is_noticed(bloom: Any, client: redis.Redis, call: Callable
 
 
 def test_reserve_takes_notice_of_a_lost_shard(bloom: Any, client: redis.Redis) -> None:
-    """The shard is made anew, the others keep their items; and whoever used it has yet to take notice."""
+    """The shard is recreated, the others keep their items; another object that used it raises once more."""
     f, g = (bloom.sharded(client, "seen", **OPTIONS) for _ in range(2))
     f.add_many(ITEMS)
     g.contains_many(ITEMS)
     lost = client.strlen(lose_one(client)) or sum(
-        shard_record.plan(10_000, 1e-6).number(i.encode()) == 3 for i in ITEMS
+        shard_record.plan_record(10_000, 1e-6).number(i.encode()) == 3 for i in ITEMS
     )
     with pytest.raises(FilterLostError):
         f.reserve()
@@ -77,7 +77,7 @@ def test_reserve_takes_notice_of_a_lost_shard(bloom: Any, client: redis.Redis) -
 
 @for_each("vanished", ["a shard", "the root", "everything"])
 def test_recreate_goes_on(bloom: Any, client: redis.Redis, vanished: str) -> None:
-    """The callable hears of it, and all answers are those of the filter that is left."""
+    """`on_lost` is called, and all answers are those of the remaining filter."""
     heard: list[FilterLostError] = []
     f = bloom.sharded(client, "seen", **OPTIONS, on_lost=heard.append)
     f.add_many(ITEMS)
@@ -89,49 +89,29 @@ def test_recreate_goes_on(bloom: Any, client: redis.Redis, vanished: str) -> Non
         client.flushdb()
     assert sum(f.add_many(ITEMS)) > 0
     assert heard
-    f.add_many(ITEMS)  # without their root the other shards count for nothing from now on
+    f.add_many(ITEMS)  # after the loss of the record the other shards do not count
     assert not any(f.add_many(ITEMS))
     assert not any(bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS))
 
 
-def test_what_an_earlier_root_left_is_made_anew(bloom: Any, client: redis.Redis) -> None:
-    """Shards without their root have no say in the next filter of that name."""
+def test_the_shards_of_a_lost_record_tell_of_it(bloom: Any, client: redis.Redis) -> None:
+    """An object that never used them raises too; the shards do not count in the next filter of that name."""
     f = bloom.sharded(client, "seen", **OPTIONS)
     f.add_many(ITEMS)
     client.delete("seen")
-    g = bloom.sharded(client, "seen", **OPTIONS)
+    for _ in range(2):
+        with pytest.raises(FilterLostError, match="the record of 'seen' has vanished"):
+            bloom.sharded(client, "seen", **OPTIONS).contains_many(ITEMS)
+    assert not any(f.add_many(ITEMS)), "who has it open goes on with the shards that are there"
+    g = bloom.sharded(client, "seen", **OPTIONS, on_lost="recreate")
     assert not any(g.contains_many(ITEMS))
     assert all(g.add_many(ITEMS))
     with pytest.raises((FilterLostError, BatchInterruptedError)):
         f.add_many(ITEMS)
 
 
-def test_a_shard_that_was_made_and_not_recorded_is_taken(any_server: Server) -> None:
-    """A client that crashed in between has left it empty; the next one records it."""
-    with any_server.client() as client:
-        f = ShardedBloomFilter(client, "seen", **OPTIONS)
-        f.reserve()
-        number = shard_record.plan(10_000, 1e-6).number(b"a")
-        operations: Any = f._operations
-        opening = operations.stored.shard(number).open()
-        step = next(opening)
-        while not ((command := step.commands[0])[3] == b"seen" and command[6]):  # until it would record
-            try:
-                reply = client.execute_command(*command)
-            except redis.exceptions.NoScriptError as error:
-                step = opening.throw(error)
-            else:
-                step = opening.send(reply)
-        opening.close()
-        (left,) = shard_keys(client)
-        header = client.getrange(left, 0, 55)
-        assert "a" not in f
-        assert f.add("a")
-        assert client.getrange(left, 0, 55) == header
-
-
 def test_clear_is_noticed(bloom: Any, client: redis.Redis) -> None:
-    """Other objects are told; the filter keeps its expiry; all items are gone."""
+    """Other objects raise; the filter keeps its expiry; all items are gone."""
     f, g = (bloom.sharded(client, "seen", **OPTIONS, ttl=100) for _ in range(2))
     f.add_many(ITEMS)
     g.contains_many(ITEMS)
@@ -143,7 +123,7 @@ def test_clear_is_noticed(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_expire_and_delete_cover_everything(bloom: Any, client: redis.Redis) -> None:
-    """Root, shards, and shards made later; delete leaves nothing but receipts."""
+    """The record, the shards and later shards expire; delete leaves only receipts."""
     f = bloom.sharded(client, "seen", **OPTIONS)
     f.add_many(ITEMS[:5])
     f.expire(1000)
@@ -157,7 +137,21 @@ def test_expire_and_delete_cover_everything(bloom: Any, client: redis.Redis) -> 
 
 
 def test_ttl_is_that_of_all_parts(bloom: Any, client: redis.Redis) -> None:
-    """The root and every shard expire with it."""
+    """The record and every shard expire with it."""
     f = bloom.sharded(client, "seen", **OPTIONS, ttl=50)
     f.add_many(ITEMS)
     assert all(40_000 < client.pttl(key) <= 50_000 for key in ["seen", *shard_keys(client)])
+
+
+@for_each("data", [b"no filter at all", b"bloomr\2" + bytes(57)])
+def test_a_shard_that_cannot_be_read(bloom: Any, client: redis.Redis, data: bytes) -> None:
+    """It is an error that names the key, not a loss; `delete()` leaves the key alone."""
+    f = bloom.sharded(client, "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    key = shard_keys(client)[3]
+    client.set(key, data)
+    with pytest.raises(FilterMismatchError, match=re.escape(key)):
+        bloom.open(client, "seen", "ShardedBloomFilter")
+    assert bloom.sharded(client, "seen", **OPTIONS).delete()
+    assert client.get(key) == data
+    assert shard_keys(client) == [key]

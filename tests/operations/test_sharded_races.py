@@ -1,4 +1,4 @@
-"""Of any number of callers of a sharded filter one is told that an item is new."""
+"""Of any number of callers of a sharded filter, one is told that an item is new."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.sharding import ITEMS, OPTIONS
 
 
 def test_one_winner_among_threads(server: Server) -> None:
-    """Threads that begin with no filter at all: each item has one winner."""
+    """Threads that start without a filter have one winner for each item."""
 
     def work(worker: int) -> list[bool]:
         with server.client() as client:
@@ -29,7 +29,7 @@ def test_one_winner_among_threads(server: Server) -> None:
 
 
 def test_one_winner_among_threads_that_share_a_filter(server: Server) -> None:
-    """With shared round trips too."""
+    """The same holds with shared round trips."""
     f = ShardedBloomFilter(server.client(), "seen", **OPTIONS, coalesce=True)
     told = race_threads(lambda worker: [f.add(item) for item in ITEMS], 6)
     assert winners(told, ITEMS) == {1: 400}
@@ -47,7 +47,7 @@ def test_one_winner_among_processes(any_server: Server) -> None:
 
 
 def test_one_winner_among_tasks(any_server: Server) -> None:
-    """Tasks that share round trips."""
+    """The same holds for tasks that share round trips."""
 
     async def main() -> list[list[bool]]:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
@@ -59,21 +59,21 @@ def test_one_winner_among_tasks(any_server: Server) -> None:
 
 
 def test_a_shard_that_comes_while_answers_are_kept(any_client: redis.Redis) -> None:
-    """Another thread's first item of a shard disturbs nobody who looks at all shards."""
+    """Another thread's first item of a shard does not disturb a loop over all shards."""
     f = ShardedBloomFilter(any_client, "seen", capacity=1000, error_rate=1e-6, shards=8)
     f.reserve()
     f.add("a")
     operations: Any = f._operations
     (place,) = operations._parts
     part = operations._parts[place]
-    usual = part.keeper
+    usual = part.answer_store
 
     def meanwhile() -> Any:
         f.add_many(f"{i}" for i in range(50))
         return usual()
 
-    part.keeper = meanwhile
-    keep = operations.keeper()
+    part.answer_store = meanwhile
+    keep = operations.answer_store()
     assert len(operations._parts) == 8
     keep([b"a"], [True])
     assert [f.add("a"), f.add("a")] == [True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,14 +17,17 @@ from redis.retry import Retry
 
 from bloomredis import (
     BatchInterruptedError,
+    BloomError,
     FilterLostError,
     FilterMismatchError,
     OutcomeUnknownError,
     ServerRefusedError,
     ShardedBloomFilter,
 )
-from bloomredis.stored.shards.record import DELETED, ShardRecord
-from bloomredis.stored.shards.servers import SETTLE_RECORD, RecordServers
+from bloomredis.protocol import scripts
+from bloomredis.protocol.steps import Many
+from bloomredis.stored.shards.record import ShardRecord
+from bloomredis.stored.shards.shards import StoredShards
 from tests.support.background import Child
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
@@ -32,13 +36,13 @@ from tests.support.values import for_each
 
 @pytest.fixture
 def pair(server: Server) -> Iterator[list[Any]]:
-    """Clients of two independent servers, both of them real."""
+    """Clients of two independent real servers."""
     with server.client() as first, running(binaries()["valkey-9"]) as other, other.client() as second:
         yield [first, second]
 
 
 def test_a_filter_on_several_servers_pickles(pair: list[Any]) -> None:
-    """The copy wants as many clients."""
+    """The copy needs as many clients."""
     copy = pickle.loads(pickle.dumps(ShardedBloomFilter(pair, "seen", **OPTIONS)))  # noqa: S301 - our own
     with pytest.raises(RuntimeError, match="with_client"):
         copy.add("x")
@@ -48,13 +52,13 @@ def test_a_filter_on_several_servers_pickles(pair: list[Any]) -> None:
 
 
 def test_a_list_of_one_server_is_that_server(bloom: Any, client: redis.Redis) -> None:
-    """The two may be mixed."""
+    """A list of one server and that server alone can be used together."""
     assert all(bloom.sharded([client], "seen", **OPTIONS).add_many(ITEMS))
     assert not any(bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS))
 
 
 class Down:
-    """A client whose server cannot be reached while `down` is set."""
+    """A client whose server is unreachable while `down` is set."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client: Any = client
@@ -72,7 +76,7 @@ class Down:
 
 
 def test_a_batch_that_is_interrupted_again_and_again(any_server: Server) -> None:
-    """An answer that was known at the first time is given when its item is answered, at whichever time."""
+    """An answer known from the first attempt is returned whenever its item gets an answer."""
     servers = [Down(any_server.client(db=db)) for db in range(3)]
     clients: list[Any] = servers
     f = ShardedBloomFilter(clients, "seen", **OPTIONS)
@@ -93,7 +97,7 @@ def test_a_batch_that_is_interrupted_again_and_again(any_server: Server) -> None
 
 
 def test_an_interrupted_batch_hands_out_a_claim_once(any_server: Server) -> None:
-    """An item of the rest is busy if the claims so far have that of an equal one; else it is claimed."""
+    """An item of the rest is busy if a claim so far has an equal item, else it is claimed."""
     up, down = servers = [Down(any_server.client(db=db)) for db in range(2)]
     clients: list[Any] = servers
     f = ShardedBloomFilter(clients, "seen", **OPTIONS)
@@ -111,6 +115,30 @@ def test_an_interrupted_batch_hands_out_a_claim_once(any_server: Server) -> None
     assert [claim.state for claim in f.claim_many(caught.value.rest)] == ["claimed", "busy", "claimed"]
 
 
+@for_each(("capacity", "count"), [(10_000_000, 5000), (100_000, 200_000)])
+def test_a_load_that_is_interrupted(any_server: Server, capacity: int, count: int) -> None:
+    """A few items are kept for a retry; of many, sent as segments, the error says how many are in."""
+    servers = [Down(any_server.client(db=db)) for db in range(2)]
+    clients: list[Any] = servers
+    f = ShardedBloomFilter(clients, f"load-{capacity}", capacity=capacity, error_rate=0.01)
+    items = [f"{i}" for i in range(count)]
+    f.reserve()
+    servers[1].down = True
+    with pytest.raises(BloomError) as caught:
+        f.load(iter(items))
+    servers[1].down = False
+    if isinstance(caught.value, BatchInterruptedError):
+        assert 0 < len(caught.value.rest) < count
+        f.load(caught.value.rest)
+    else:
+        assert count == 200_000
+        (known,) = re.findall(r"has added the first (\d+) items", str(caught.value))
+        assert f.contains_many(items[: int(known)]) == [True] * int(known)
+        f.load(items)
+    assert all(f.contains_many(items))
+    assert f.info().count == pytest.approx(count, rel=0.06)
+
+
 class Failing(Down):
     """A client that raises an error in place of one of its commands."""
 
@@ -125,7 +153,7 @@ class Failing(Down):
 
 
 def test_claims_of_a_server_that_stopped_before_an_interrupt(any_server: Server) -> None:
-    """What it had made by then is claimed again too by who asks again."""
+    """A retry also gets the claims that a server made before it stopped."""
     servers = [Failing(any_server.client(db=db)) for db in range(2)]
     clients: list[Any] = servers
     f = ShardedBloomFilter(clients, "seen", capacity=100_000, error_rate=1e-6, shards=2)
@@ -143,7 +171,7 @@ def test_claims_of_a_server_that_stopped_before_an_interrupt(any_server: Server)
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_asks_all_servers(any_server: Server) -> None:
-    """The parent's threads are not there, so it makes its own."""
+    """The child makes its own threads, since the parent's do not exist in it."""
     with running(binaries()["valkey-9"]) as second:
         f = ShardedBloomFilter([any_server.client(), second.client()], "seen", **OPTIONS)
         assert all(f.add_many(ITEMS))
@@ -152,7 +180,7 @@ def test_a_forked_child_asks_all_servers(any_server: Server) -> None:
 
 
 def test_servers_share_the_items(bloom: Any, pair: list[Any]) -> None:
-    """Each has some shards; all calls act on both."""
+    """Each server has some shards; all calls act on both."""
     f = bloom.sharded(pair, "seen", **OPTIONS)
     assert f.add_many([*ITEMS, ITEMS[0]]) == [True] * 400 + [False]
     assert [len(shard_keys(client)) for client in pair] == [8, 8]
@@ -173,7 +201,7 @@ def test_servers_share_the_items(bloom: Any, pair: list[Any]) -> None:
 
 
 def test_another_order_or_number_is_refused(bloom: Any, pair: list[Any]) -> None:
-    """Before any item is touched."""
+    """No item is touched."""
     bloom.sharded(pair, "seen", **OPTIONS).add("a")
     first, second = pair
     before = [sorted(client.keys()) for client in pair]
@@ -185,7 +213,7 @@ def test_another_order_or_number_is_refused(bloom: Any, pair: list[Any]) -> None
 
 @for_each("place", [0, 1])
 def test_a_server_that_lost_everything_is_noticed(bloom: Any, pair: list[Any], place: int) -> None:
-    """Whichever it is, by who never used the filter too; `reserve()` goes on with what is left."""
+    """Whichever server it was, an object that never used the filter detects it; `reserve()` continues."""
     f = bloom.sharded(pair, f"seen-{place}", **OPTIONS)
     f.add_many(ITEMS)
     pair[place].flushall()
@@ -200,50 +228,57 @@ def test_a_server_that_lost_everything_is_noticed(bloom: Any, pair: list[Any], p
 
 
 def dies(pair: list[Any], at: Callable[[int, Any], bool]) -> None:
-    """Let a process die that makes a filter, when it would send such a command to a server."""
+    """Let the process that creates a filter die before it sends such a command to a server."""
     maker: Any = ShardedBloomFilter(pair, "seen", **OPTIONS)
     stored: Any = maker._operations.stored
     making = stored.open()
-    call = next(making)
-    while not at(place := call.server[0], command := call.commands[0]):
-        try:
-            reply = pair[place].execute_command(*command)
-        except redis.ResponseError as error:
-            call = making.throw(error)
+    step = next(making)
+    while True:
+        replies: list[Any] = []
+        for call in step.calls if isinstance(step, Many) else [step]:
+            (command,), place = call.commands, call.server[0]
+            if at(place, command):
+                making.close()
+                return
+            try:
+                replies.append(pair[place].execute_command(*command))
+            except redis.ResponseError as error:
+                replies.append(error)
+        if isinstance(step, Many):
+            step = making.send(replies)
         else:
-            call = making.send(reply)
-    making.close()
+            step = making.throw(replies[0]) if isinstance(replies[0], Exception) else making.send(replies[0])
 
 
-def test_a_maker_that_died_before_its_record_has_lost_nothing(pair: list[Any]) -> None:
-    """The copies that it made wait for a record, and take the next one."""
-    dies(pair, lambda place, command: place == 0 and bool(command[4]))
-    assert [client.exists("seen") for client in pair] == [0, 1]
+@for_each("place", [0, 1])
+@for_each("verb", ["reserve", "settle_part", "settle_record"])
+def test_a_maker_that_died_has_lost_nothing(pair: list[Any], verb: str, place: int) -> None:
+    """Whoever opens the filter continues its creation, and a loss is detected from then on."""
+    for client in pair:
+        client.flushall()
+    sha = scripts.load_script(verb).sha
+    dies(pair, lambda at, command: sha in command and (at == place or verb == "settle_record"))
     assert ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS) == [True] * 400
     pair[0].flushall()
     with pytest.raises(FilterLostError, match="server 0"):
         ShardedBloomFilter(pair, "seen", **OPTIONS).reserve()
 
 
-def test_nobody_adds_before_the_copies_say_that_the_record_is_stored(pair: list[Any]) -> None:
-    """Their server refuses to; who added to the other one would not be told of its loss."""
-    dies(pair, lambda _, command: SETTLE_RECORD.sha in command)
-    f = ShardedBloomFilter(pair, "seen", **OPTIONS)
+def test_nobody_adds_before_each_server_has_its_parts(pair: list[Any]) -> None:
+    """A server that refuses to create or persist its parts holds up the others."""
     pair[1].config_set("min-replicas-to-write", 1)
+    f = ShardedBloomFilter(pair, "seen", **OPTIONS)
     for _ in range(2):
         with pytest.raises(ServerRefusedError, match="NOREPLICAS"):
             f.add_many(ITEMS)
     pair[1].config_set("min-replicas-to-write", 0)
     assert f.add_many(ITEMS) == [True] * 400
-    pair[0].flushall()
-    with pytest.raises(FilterLostError, match="server 0"):
-        ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS)
 
 
 @for_each("verb", ["clear", "delete", "expire"])
 @for_each("place", [0, 1])
 def test_a_call_that_is_refused_on_its_way(pair: list[Any], verb: str, place: int) -> None:
-    """The error says whether something was changed; the call is made again."""
+    """The error says whether anything was changed, and a retry succeeds."""
     f = ShardedBloomFilter(pair, f"{verb}-{place}", **OPTIONS)
     f.add_many(ITEMS)
     pair[place].config_set("min-replicas-to-write", 1)
@@ -262,54 +297,27 @@ def test_a_call_that_is_refused_on_its_way(pair: list[Any], verb: str, place: in
         assert f.add_many(ITEMS) == [True] * 400
 
 
-def test_no_copies_of_a_filter_that_is_being_deleted(
-    pair: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who makes one meanwhile waits until it is gone: copies that were left would say that it was lost."""
-    maker: Any = ShardedBloomFilter(pair, "seen", **OPTIONS)
-    deleter: Any = ShardedBloomFilter(pair, "seen", **OPTIONS)
-    prepare, copies = RecordServers._prepare, RecordServers._copies
-    states: list[int] = []
-
-    def prepared(self: RecordServers, *args: Any, **kwargs: Any) -> Any:
-        yield from prepare(self, *args, **kwargs)
-        if not states:
-            states.append(DELETED)
-            deleter._run(deleter._operations.stored._begin(DELETED))
-
-    def copied(self: RecordServers, record: ShardRecord, **kwargs: Any) -> Any:
-        states.append(record.state)
-        return copies(self, record, **kwargs)
-
-    monkeypatch.setattr(RecordServers, "_prepare", prepared)
-    monkeypatch.setattr(RecordServers, "_copies", copied)
-    assert maker.add_many(ITEMS) == [True] * 400
-    assert states[0] == DELETED
-    assert DELETED not in states[1:]
-    assert ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS) == [False] * 400
-
-
 def test_a_delete_while_the_filter_is_made(pair: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes the copies of a filter whose record is not written yet; the filter is whole all the same."""
+    """The delete removes its parts, and the creator creates them again; no loss is reported."""
     maker, deleter = (ShardedBloomFilter(pair, "seen", **OPTIONS) for _ in range(2))
-    original = RecordServers._prepare
-    made: list[bool] = []
+    original = StoredShards._is_stored
+    deleted: list[bool] = []
 
-    def prepare(self: RecordServers, *args: Any, **kwargs: Any) -> Any:
-        yield from original(self, *args, **kwargs)
-        if not made:
-            made.append(True)
+    def is_stored(self: StoredShards, record: ShardRecord) -> Any:
+        if not deleted:
+            deleted.append(True)
             deleter.delete()
+        return original(self, record)
 
-    monkeypatch.setattr(RecordServers, "_prepare", prepare)
+    monkeypatch.setattr(StoredShards, "_is_stored", is_stored)
     assert maker.add_many(ITEMS) == [True] * 400
-    assert made
+    assert deleted
     assert [client.exists("seen") for client in pair] == [1, 1]
     assert ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS) == [False] * 400
 
 
 def test_a_server_that_dies_interrupts_and_loses_nothing(bloom: Any, any_server: Server) -> None:
-    """Answers of the other one are handed out when the rest is asked about again."""
+    """The other server's answers are returned when the rest is retried."""
     with running(binaries()["valkey-9"], "--save", "", "--appendonly", "yes") as second:
         pair = [any_server.client(), second.client(retry=Retry(NoBackoff(), 0))]
         f = bloom.sharded(pair, "seen", **OPTIONS)

@@ -18,7 +18,7 @@ from bloomredis.stored.state.base import PROBES_A_CALL
 from tests.support.values import for_each
 
 T = TypeVar("T")
-ADD = scripts.load("add")
+ADD = scripts.load_script("add")
 HEADER = Header(
     layout="classic", num_hashes=7, num_bits=959, capacity=100, error_rate=0.01, generation=b"12345678"
 )
@@ -26,7 +26,7 @@ RESERVED = [HEADER.pack().hex().encode(), limits.HEADER_BYTES + 120, -1]
 
 
 def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Any]]:
-    """Run an operation against scripted replies; return its answer and the commands it sent."""
+    """Run an operation with scripted replies; return its answer and its commands."""
     sent: list[Any] = []
     script: Iterator[Any] = iter(replies)
     try:
@@ -41,21 +41,21 @@ def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Any]]:
 
 
 def test_a_known_script_is_one_round_trip() -> None:
-    """EVALSHA, and the answer."""
+    """EVALSHA is sent, and its answer returned."""
     answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [b"1"])
     assert answer == b"1"
     assert [each.commands for each in sent] == [[("EVALSHA", ADD.sha, b"1", b"k", b"a")]]
 
 
 def test_an_unknown_script_is_taught_by_the_call_itself() -> None:
-    """After NOSCRIPT the same call goes out as EVAL: one more round trip, no other."""
+    """After NOSCRIPT the same call is sent as EVAL: one more round trip and no other."""
     answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [redis.exceptions.NoScriptError("x"), b"1"])
     assert answer == b"1"
-    assert sent[1:] == [Call([("EVAL", ADD.text, b"1", b"k", b"a")])]
+    assert repr(sent[1:]) == repr([Call([("EVAL", ADD.text, b"1", b"k", b"a")])])
 
 
 def test_the_clients_own_errors_pass_through() -> None:
-    """An error that means nothing here is the caller's to see, unchanged."""
+    """An error without a meaning here reaches the caller unchanged."""
     error = redis.ResponseError("ERR unknown")
     with pytest.raises(redis.ResponseError) as caught:
         play(calls.call(ADD, [b"k"], [b"a"]), [error])
@@ -78,14 +78,14 @@ def test_a_refusal_is_read_from_the_error_text() -> None:
 
 
 def test_replies_of_a_decoding_client_are_understood() -> None:
-    """A client with decode_responses=True gives str where others give bytes."""
+    """A client with decode_responses=True returns str where others return bytes."""
     operations = PlainOperations("f", capacity=100, error_rate=0.01)
     answer, _ = play(operations.add_many(["a", "b"]), [[HEADER.pack().hex(), *RESERVED[1:]], "10"])
     assert answer == [True, False]
 
 
 def test_a_batch_is_cut_into_short_scripts() -> None:
-    """No script gets more probes than it makes in some 2 ms."""
+    """No script gets more probes than it can make in about 2 ms."""
     operations = PlainOperations("f", capacity=100, error_rate=0.01)
     per_call = PROBES_A_CALL // 7
     replies = [RESERVED, b"1" * per_call, b"0" * per_call, b"1" * 10]
@@ -104,7 +104,7 @@ def _length(argument: object) -> int:
 
 
 def test_an_empty_batch_does_no_io() -> None:
-    """Nothing to ask, nothing sent."""
+    """With no items, nothing is sent."""
     operations = PlainOperations("f")
     assert play(operations.add_many([]), [])[0] == []
     assert play(operations.contains_many([]), [])[0] == []
@@ -119,18 +119,18 @@ def test_an_empty_batch_does_no_io() -> None:
     ],
 )
 def test_a_corrupted_header_is_a_mismatch(reply: list[Any]) -> None:
-    """A string is never taken for a filter unless all of its header makes sense."""
+    """A string is a filter only if its whole header is valid."""
     from bloomredis import FilterMismatchError
 
     with pytest.raises(FilterMismatchError):
         play(PlainOperations("f").reserve(), [reply])
 
 
-# -- side by side
+# -- concurrent operations
 
 
 def asking(*asked: Call) -> Op[Any]:
-    """Ask for one thing after another, and answer with what was told."""
+    """Ask for several things in turn, and return the answers."""
     told = []
     for call in asked:
         try:
@@ -145,14 +145,14 @@ BOTH = Call([("GET", "a"), ("GET", "c")], is_single=False)
 
 
 def test_what_is_asked_for_together_travels_together() -> None:
-    """Calls of one command and of several become one step; a last one alone stays alone."""
+    """Calls of one command and of several become one step; a last one alone is sent alone."""
     answers, sent = play(gather.gather([asking(A, B), asking(BOTH), asking(C)]), [[1, [2, 3], 4], "the b"])
     assert sent == [Many([A, BOTH, C]), B]
     assert answers == [[1, "the b"], [[2, 3]], [4]]
 
 
 def test_an_error_reaches_the_operation_that_asked() -> None:
-    """That of one call is thrown into its operation; one of several commands stays a value."""
+    """A single call's error is raised in its operation; that of one of several commands stays a value."""
     lost, refused = redis.ConnectionError("gone"), redis.ResponseError("no")
     answers, _ = play(
         gather.gather([asking(A, B), asking(BOTH), asking(C)]), [[lost, [1, refused], refused], 2]
@@ -161,37 +161,37 @@ def test_an_error_reaches_the_operation_that_asked() -> None:
 
 
 def test_each_call_names_its_server() -> None:
-    """Those of several servers are made at once; what one of them refuses concerns its operations alone."""
+    """Calls for several servers are made at once; a server's refusal concerns only its operations."""
     lost = redis.ConnectionError("gone")
     operations = [gather.at(1, asking(A, B)), gather.at(0, asking(C)), gather.at(1, asking(C))]
     answers, sent = play(gather.gather(operations), [[lost, 3, 5], 4])
-    assert sent == [Many([A.to(1), C.to(0), C.to(1)]), B.to(1)]
+    assert repr(sent) == repr([Many([A.to(1), C.to(0), C.to(1)]), B.to(1)])
     assert answers == [["no answer", 4], [3], [5]]
 
 
 def test_a_call_that_names_its_server_goes_there() -> None:
-    """An operation that runs on one server may ask another."""
+    """An operation that runs on one server may send a call to another."""
     answers, sent = play(gather.at(1, asking(A, B.to(0))), [1, 2])
-    assert sent == [A.to(1), B.to(0)]
+    assert repr(sent) == repr([A.to(1), B.to(0)])
     assert answers == [1, 2]
 
 
 def test_no_more_than_wanted_are_under_way() -> None:
-    """The next one begins when one has ended."""
+    """The next operation begins when one has ended."""
     answers, sent = play(gather.gather([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
     assert sent == [Many([A, B]), C]
     assert answers == [[1], [2], [3]]
 
 
 def test_replies_are_cut_as_the_calls_are() -> None:
-    """Each call has as many as it has commands, in a list unless it is a single one."""
+    """Each call gets as many replies as it has commands, in a list unless it is a single command."""
     each = [A, BOTH, C, Call([("GET", "d")], is_single=False)]
     assert steps.joined(each) == [("GET", name) for name in "aaccd"]
     assert steps.parted(each, range(5)) == [0, [1, 2], 3, [4]]
 
 
 def test_all_are_told_of_an_end() -> None:
-    """A driver that is interrupted closes the operations under way, each of which learns of it."""
+    """An interrupted driver closes the operations in flight, and each of them sees it."""
     told = []
 
     def waiting() -> Op[None]:

@@ -22,11 +22,11 @@ from redis.exceptions import (
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import calls, cluster, replies, scripts, steps
 from bloomredis.protocol.calls import Wait
-from bloomredis.protocol.cluster import Address, Owner, Reader, RefreshMap, RefreshSlot, Send
+from bloomredis.protocol.cluster import NodeAt, NodeToRead, NodeToWrite, RefreshMap, RefreshSlot, Send
 from bloomredis.protocol.steps import Sleep
 from tests.support.values import for_each
 
-ADD = scripts.load("add")
+ADD = scripts.load_script("add")
 COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
 CALL = steps.Call([COMMAND])
 ASKING = ("ASKING",)
@@ -34,15 +34,15 @@ OWNER: Any = "owner"
 
 
 class Client:
-    """A client, which knows the map of a scripted cluster."""
+    """A client with the slot map of a scripted cluster."""
 
 
 def play(
     step: Any, *, says: Iterable[Any], knows: dict[type, Any] | None = None, client: Client | None = None
 ) -> tuple[Any, list[Any]]:
-    """Do a step on a cluster whose nodes say that; return the answer or the error, and all acts."""
+    """Do a step on a cluster with these replies; return the answer or the error, and all acts."""
     acts: list[Any] = []
-    said, known = iter(says), {Owner: "owner", Address: "other", Reader: None, **(knows or {})}
+    said, known = iter(says), {NodeToWrite: "owner", NodeAt: "other", NodeToRead: None, **(knows or {})}
     run = cluster.run if isinstance(step, list) else cluster.make
     course = run(client or Client(), step)
     reply: Any = None
@@ -58,7 +58,7 @@ def play(
 
 
 def sent(acts: list[Any]) -> list[tuple[Any, list[Any]]]:
-    """Return what went to which node."""
+    """Return the commands that each node got."""
     return [(act.node, act.commands) for act in acts if isinstance(act, Send)]
 
 
@@ -67,21 +67,21 @@ def errors(kind: Callable[[str], Exception]) -> Exception:
 
 
 def test_a_call_goes_to_the_owner_of_its_key() -> None:
-    """One look at the client's map, one round trip."""
+    """It needs one look at the client's map, and one round trip."""
     answer, acts = play(CALL, says=[[1]])
     assert answer == 1
-    assert acts == [Owner(b"k"), Send(OWNER, [COMMAND])]
+    assert acts == [NodeToWrite(b"k"), Send(OWNER, [COMMAND])]
 
 
 def test_moved_makes_the_client_learn() -> None:
     """The owner is looked up again, after the client was told that its map is old."""
     answer, acts = play(CALL, says=[errors(MovedError), [1]])
     assert answer == 1
-    assert [type(act) for act in acts] == [Owner, Send, RefreshSlot, Owner, Send]
+    assert [type(act) for act in acts] == [NodeToWrite, Send, RefreshSlot, NodeToWrite, Send]
 
 
 def test_ask_is_followed_on_one_connection() -> None:
-    """ASKING and what asks go out together, and the client's map is left as it is."""
+    """ASKING and the call are sent together, and the client's map stays the same."""
     answer, acts = play(CALL, says=[errors(AskError), [b"OK", 1]])
     assert answer == 1
     assert sent(acts) == [("owner", [COMMAND]), ("other", [ASKING, COMMAND])]
@@ -89,14 +89,14 @@ def test_ask_is_followed_on_one_connection() -> None:
 
 
 def test_a_node_that_the_client_does_not_know_is_waited_for() -> None:
-    """The client learns of it at the end of the slot's migration."""
-    answer, acts = play(CALL, says=[errors(AskError), errors(AskError), [1]], knows={Address: None})
+    """The client learns of the node when the slot's migration ends."""
+    answer, acts = play(CALL, says=[errors(AskError), errors(AskError), [1]], knows={NodeAt: None})
     assert answer == 1
     assert Sleep in map(type, acts)
 
 
 def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TRYAGAIN is no answer, until the patience is at an end; then it was certainly not executed."""
+    """TRYAGAIN is retried until the time limit; then the call was certainly not executed."""
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
     met, acts = play(CALL, says=itertools.repeat(errors(TryAgainError)))
     assert isinstance(met, TryAgainError)
@@ -107,7 +107,7 @@ def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_doubt_outlives_a_refusal_to_execute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a first sending was not answered, TRYAGAIN to the later ones does not make it undone."""
+    """After an unanswered attempt, TRYAGAIN to later ones does not prove that nothing was executed."""
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
     gone = redis.ConnectionError("gone")
     met, _ = play(CALL, says=itertools.chain([gone], itertools.repeat(errors(TryAgainError))))
@@ -115,11 +115,11 @@ def test_a_doubt_outlives_a_refusal_to_execute(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_was_not_answered_is_sent_again() -> None:
-    """Some times, and fewer if the client does not find the owner again."""
+    """It is retried several times, and fewer if the client does not find the owner again."""
     gone = redis.ConnectionError("gone")
     answer, acts = play(CALL, says=[gone, [1]])
     assert answer == 1
-    assert [type(act) for act in acts] == [Owner, Send, RefreshSlot, Owner, Send]
+    assert [type(act) for act in acts] == [NodeToWrite, Send, RefreshSlot, NodeToWrite, Send]
     met, acts = play(CALL, says=itertools.repeat(gone))
     assert (met, len(sent(acts))) == (gone, 1 + cluster.RESENDS)
     met, acts = play(CALL, says=itertools.repeat(gone), knows={RefreshSlot: redis.ConnectionError("too")})
@@ -127,7 +127,7 @@ def test_what_was_not_answered_is_sent_again() -> None:
 
 
 def test_what_must_not_be_sent_again_is_not() -> None:
-    """A call without receipt is sent again only where no node can have executed it."""
+    """A call without receipt is retried only if no node can have executed it."""
     gone = redis.ConnectionError("gone")
     met, acts = play(steps.Call([COMMAND], again=False), says=[gone])
     assert (met, len(sent(acts))) == (gone, 1)
@@ -137,7 +137,7 @@ def test_what_must_not_be_sent_again_is_not() -> None:
 
 @for_each("down", [ClusterDownError("CLUSTERDOWN Hash slot not served"), SlotNotCoveredError("x")])
 def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
-    """The client waits as long as it is told to; then the caller is told what to do."""
+    """The client waits for its time limit; then the error says what to do."""
     met, acts = play(CALL, says=[down, [1]], knows={RefreshSlot: down})
     assert (met, len(sent(acts))) == (down, 1)
     meaning = replies.explained(down)
@@ -147,13 +147,13 @@ def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
 
 
 def test_a_lost_cluster_leaves_a_doubt() -> None:
-    """That is how a client ends which has lost a connection and then finds no node."""
+    """A client that loses a connection and then finds no node raises an unknown outcome."""
     error = RedisClusterException("Redis Cluster cannot be connected.")
     assert isinstance(replies.explained(error), ConnectionFailedError)
 
 
 def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
-    """The error that redis-py makes of it is none of a connection."""
+    """The error that redis-py raises for it is not a connection error."""
     closed = AttributeError("'NoneType' object has no attribute 'writelines'")
     assert play(CALL, says=[closed, [1]])[0] == 1
     met, _ = play(CALL, says=itertools.repeat([closed]))
@@ -161,7 +161,7 @@ def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
 
 
 def test_the_same_of_calls_that_share_a_connection() -> None:
-    """They are made again one by one, as they may be; one that must not be is in doubt."""
+    """Such calls are retried one by one; a call that must not be retried has an unknown outcome."""
     closed = AttributeError("'NoneType' object has no attribute 'writelines'")
     batch = [CALL, steps.Call([COMMAND], again=False)]
 
@@ -169,7 +169,7 @@ def test_the_same_of_calls_that_share_a_connection() -> None:
         name = "owner"
 
     for met in (closed, [closed, closed]):
-        knows: dict[type, Any] = {Owner: Node(), cluster.SendAll: [met]}
+        knows: dict[type, Any] = {NodeToWrite: Node(), cluster.SendAll: [met]}
         (answer, doubt), _ = play(batch, says=[[1]], knows=knows)
         assert answer == 1
         assert isinstance(replies.explained(doubt), ConnectionFailedError)
@@ -183,7 +183,7 @@ def confirmed() -> steps.Call:
 
 
 def test_a_write_is_confirmed_where_it_was_executed() -> None:
-    """The call, the touch and WAIT go over one connection, wherever that leads."""
+    """The call, the touch and WAIT use one connection, on whichever node."""
     step = confirmed()
     replies = [1, 1, 1]
     asked = [b"OK", 1, b"OK", 1, b"OK", 1]
@@ -197,7 +197,7 @@ def test_a_write_is_confirmed_where_it_was_executed() -> None:
 
 
 def test_a_touch_that_went_astray_is_not_repeated() -> None:
-    """A call that was executed is not sent again because the slot left before it was confirmed."""
+    """An executed call is not retried because its slot moved before it was confirmed."""
     answer, acts = play(confirmed(), says=[[1, errors(MovedError), 0]])
     assert answer[0] == 1
     assert len(sent(acts)) == 1
@@ -209,14 +209,14 @@ READ_ONLY = ("EVALSHA_RO", *PLAIN[1:])
 
 
 def test_a_read_goes_to_a_replica_if_the_client_reads_there() -> None:
-    """It is the client that chooses the node; one that reads from primaries sends what it always does."""
-    assert sent(play(READ, says=[[1]], knows={Reader: "replica"})[1]) == [("replica", [READ_ONLY])]
+    """The client chooses the node; one that reads from primaries sends the same as always."""
+    assert sent(play(READ, says=[[1]], knows={NodeToRead: "replica"})[1]) == [("replica", [READ_ONLY])]
     assert sent(play(READ, says=[[1]])[1]) == [("owner", [PLAIN])]
 
 
 def test_a_replica_is_taught_itself() -> None:
-    """The next one to be asked may be another one, so the script goes to the very node that lacked it."""
-    _, acts = play(READ, says=[NoScriptError("x"), [1]], knows={Reader: "replica"})
+    """The script goes to the very node that lacked it, since the next read may go to another one."""
+    _, acts = play(READ, says=[NoScriptError("x"), [1]], knows={NodeToRead: "replica"})
     assert sent(acts) == [
         ("replica", [READ_ONLY]),
         ("replica", [("EVAL_RO", ADD.text, *PLAIN[2:])]),
@@ -225,40 +225,40 @@ def test_a_replica_is_taught_itself() -> None:
 
 def test_reads_from_replicas_make_no_pipeline() -> None:
     """Each goes to the node that the client chooses for it, and no empty pipeline is sent."""
-    answer, acts = play([READ, READ], says=[[1], [0]], knows={Reader: "replica"})
+    answer, acts = play([READ, READ], says=[[1], [0]], knows={NodeToRead: "replica"})
     assert answer == [1, 0]
-    assert {type(act) for act in acts} == {Reader, Send}
+    assert {type(act) for act in acts} == {NodeToRead, Send}
 
 
 @for_each(
     "refusal", ["BLOOMMISSING there is no such key", "MOVED 866 127.0.0.1:7001", "MASTERDOWN Link is down"]
 )
 def test_a_refusal_is_left_to_the_primary(refusal: str) -> None:
-    """A replica may be behind, and knows nothing of keys that have left."""
-    answer, acts = play(READ, says=[redis.ResponseError(refusal), [1]], knows={Reader: "replica"})
+    """A replica may lag behind, and does not know of keys that have moved."""
+    answer, acts = play(READ, says=[redis.ResponseError(refusal), [1]], knows={NodeToRead: "replica"})
     assert answer == 1
     assert [node for node, _ in sent(acts)] == ["replica", "owner"]
 
 
 def test_a_replica_that_is_gone_makes_the_client_read_its_map() -> None:
     """Otherwise every read would try it first."""
-    _, acts = play(READ, says=[redis.ConnectionError("gone"), [1]], knows={Reader: "replica"})
+    _, acts = play(READ, says=[redis.ConnectionError("gone"), [1]], knows={NodeToRead: "replica"})
     assert RefreshMap in map(type, acts)
 
 
 def test_a_server_without_read_only_scripts_is_asked_once() -> None:
-    """From then on the client's reads go to the primaries."""
+    """After that the client's reads go to the primaries."""
     client = Client()
-    knows: dict[type, Any] = {Reader: "replica"}
+    knows: dict[type, Any] = {NodeToRead: "replica"}
     unknown = redis.ResponseError("unknown command 'EVALSHA_RO', with args beginning with: ")
     assert play(READ, says=[unknown, [1]], knows=knows, client=client)[0] == 1
     assert sent(play(READ, says=[[1]], knows=knows, client=client)[1]) == [("owner", [PLAIN])]
 
 
 def test_commands_for_several_keys_are_answered_at_their_places() -> None:
-    """Without WAIT each goes where its own key is, and errors stand as values."""
+    """Without WAIT each command goes to its own key's node, and errors stay values."""
     refused = redis.ResponseError("WRONGTYPE x")
     step = steps.Call([("STRLEN", b"a"), ("PTTL", b"b")], is_single=False)
     answer, acts = play(step, says=[[5], refused])
     assert answer == [5, refused]
-    assert [act.key for act in acts if isinstance(act, Owner)] == [b"a", b"b"]
+    assert [act.key for act in acts if isinstance(act, NodeToWrite)] == [b"a", b"b"]

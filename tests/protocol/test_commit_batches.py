@@ -1,4 +1,4 @@
-"""Commits that share a script: each is done, denied or refused by itself, and answered again as at first."""
+"""Commits that share a script: each is done, denied or refused alone, and a retry gets the same answer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.every_server
 
 OWNERS = [b"sixteen bytes %02d" % i for i in range(4)]
 CLAIMS = [b"{seen}:claim:%032d" % i for i in range(4)]
-LANES = [b"{seen}:receipt:0123456789abcdef-%d" % i for i in range(4)]
+SESSIONS = [b"{seen}:receipt:0123456789abcdef-%d" % i for i in range(4)]
 
 
 @pytest.fixture
 def identity(client: redis.Redis) -> Any:
-    """The identity of a filter that the server has."""
+    """The identity of the filter on the server."""
     BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="classic").reserve()
     return client.getrange("seen", 0, 55)
 
@@ -34,11 +34,11 @@ def held(client: redis.Redis, identity: bytes, *numbers: int) -> None:
 
 
 def commit(client: redis.Redis, identity: bytes, *numbers: int, calls: str = "1111") -> Any:
-    """Commit the claims with these numbers by one script."""
+    """Commit the claims with these numbers in one script."""
     packed = b"".join(item(identity, i) for i in numbers)
-    keys = [b"seen", *(CLAIMS[i] for i in numbers), *(LANES[i] for i in numbers)]
+    keys = [b"seen", *(CLAIMS[i] for i in numbers), *(SESSIONS[i] for i in numbers)]
     owners, names = b"".join(OWNERS[i] for i in numbers), [f"{calls[i]}.00000000" for i in numbers]
-    return client.eval(scripts.load("commit").text, len(keys), *keys, identity, packed, owners, *names)
+    return client.eval(scripts.load_script("commit").text, len(keys), *keys, identity, packed, owners, *names)
 
 
 def state(client: redis.Redis) -> dict[Any, Any]:
@@ -51,9 +51,9 @@ def count(client: redis.Redis) -> int:
 
 
 def test_each_is_answered_by_itself(client: redis.Redis, identity: bytes) -> None:
-    """1 for a claim that is held, 0 for one that is not, 2 if its item is done; a repeat answers the same."""
+    """A held claim gets 1, a claim not held 0, a done item 2; a retry gets the same."""
     held(client, identity, 0, 2)
-    client.eval(scripts.load("add").text, 1, b"seen", identity, item(identity, 3))
+    client.eval(scripts.load_script("add").text, 1, b"seen", identity, item(identity, 3))
     assert commit(client, identity, 0, 1, 2, 3) == b"1012"
     assert count(client) == 3
     assert not client.exists(*CLAIMS)
@@ -63,13 +63,13 @@ def test_each_is_answered_by_itself(client: redis.Redis, identity: bytes) -> Non
 
 
 def test_a_denial_is_repeated_as_it_was(client: redis.Redis, identity: bytes) -> None:
-    """By a commit alone too: that the item is done does not become "somebody else may have it"."""
-    client.eval(scripts.load("add").text, 1, b"seen", identity, item(identity, 0))
+    """A commit of an item that is already in replies 2 each time, never "somebody else may have it"."""
+    client.eval(scripts.load_script("add").text, 1, b"seen", identity, item(identity, 0))
     assert [commit(client, identity, 0), commit(client, identity, 0)] == [2, 2]
 
 
 def test_a_repeat_in_other_company_is_answered_as_at_first(client: redis.Redis, identity: bytes) -> None:
-    """Alone, or with others: each commit has a receipt of its own."""
+    """Alone or with others, each commit has its own receipt."""
     held(client, identity, 0, 1)
     assert commit(client, identity, 0, 1) == b"11"
     held(client, identity, 2)
@@ -78,7 +78,7 @@ def test_a_repeat_in_other_company_is_answered_as_at_first(client: redis.Redis, 
     assert count(client) == 3
 
 
-def test_a_lane_that_has_gone_on_refuses_its_commit_alone(client: redis.Redis, identity: bytes) -> None:
+def test_a_session_that_has_gone_on_refuses_its_commit_alone(client: redis.Redis, identity: bytes) -> None:
     """The others are done."""
     held(client, identity, 0, 1, 2)
     assert commit(client, identity, 1, calls="1211") == 1
@@ -89,24 +89,35 @@ def test_a_lane_that_has_gone_on_refuses_its_commit_alone(client: redis.Redis, i
 
 
 def test_without_receipts(client: redis.Redis, identity: bytes) -> None:
-    """As for a filter with retry_safe=False."""
+    """The same holds for a filter with retry_safe=False."""
     held(client, identity, 0, 1)
     keys, owners = [b"seen", *CLAIMS[:3]], b"".join(OWNERS[:3])
     packed = b"".join(item(identity, i) for i in range(3))
-    text = scripts.load("commit").text
+    text = scripts.load_script("commit").text
     assert client.eval(text, len(keys), *keys, identity, packed, owners) == b"110"
     assert client.eval(text, len(keys), *keys, identity, packed, owners) == b"220"
 
 
 def test_a_batch_that_is_malformed_changes_nothing(client: redis.Redis, identity: bytes) -> None:
-    """As many claims as items, and as many receipts or none."""
+    """There must be as many claims as items, and as many receipts or none."""
     held(client, identity, 0, 1)
     packed, owners = b"".join(item(identity, i) for i in range(2)), b"".join(OWNERS[:2])
     before = state(client)
-    for keys in ([b"seen", CLAIMS[0]], [b"seen", *CLAIMS[:2], LANES[0]], [b"seen", *CLAIMS[:2], *LANES[:3]]):
+    for keys in (
+        [b"seen", CLAIMS[0]],
+        [b"seen", *CLAIMS[:2], SESSIONS[0]],
+        [b"seen", *CLAIMS[:2], *SESSIONS[:3]],
+    ):
         with pytest.raises(redis.ResponseError, match="BLOOMARGUMENT"):
             client.eval(
-                scripts.load("commit").text, len(keys), *keys, identity, packed, owners, "1.00000000", "1.0"
+                scripts.load_script("commit").text,
+                len(keys),
+                *keys,
+                identity,
+                packed,
+                owners,
+                "1.00000000",
+                "1.0",
             )
         assert state(client) == before
 
@@ -121,7 +132,7 @@ def test_layers_are_begun_between_commits(client: redis.Redis) -> None:
 
 
 def test_many_commits_share_scripts(client: redis.Redis) -> None:
-    """Those of claims that are lost say so, and the others are done."""
+    """Lost claims are reported, and the others are done."""
     f = BloomFilter(client, "many", capacity=1000, error_rate=1e-6)
     claims = f.claim_many([f"{i}" for i in range(450)])
     f.add("7")
@@ -133,7 +144,7 @@ def test_many_commits_share_scripts(client: redis.Redis) -> None:
 
 
 def test_a_claim_that_was_overwritten_is_lost_alone(client: redis.Redis, identity: bytes) -> None:
-    """With a key of another type: the commits before it and behind it are done, and counted."""
+    """If a claim's key has another type, the commits before and after it are done, and counted."""
     held(client, identity, 0, 2)
     client.lpush(CLAIMS[1], "not a claim")
     assert commit(client, identity, 0, 1, 2) == b"101"
@@ -142,7 +153,7 @@ def test_a_claim_that_was_overwritten_is_lost_alone(client: redis.Redis, identit
 
 
 def test_an_overwritten_claim_is_busy(client: redis.Redis) -> None:
-    """It is no loss of the filter, and keeps nobody from the other items."""
+    """It is not a loss of the filter, and does not block the other items."""
     f = BloomFilter(client, "seen", capacity=1000, error_rate=1e-6)
-    client.lpush(f._operations._claims._key(b"1"), "not a claim")  # type: ignore[union-attr]  # it is no sharded one
+    client.lpush(f._operations._claims._key(b"1"), "not a claim")  # type: ignore[union-attr]  # not sharded
     assert [claim.state for claim in f.claim_many(["0", "1", "2"])] == ["claimed", "busy", "claimed"]

@@ -1,4 +1,4 @@
-"""Operations that run concurrently share their round trips, however they are nested."""
+"""Concurrent operations share their round trips, however they are nested."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bloomredis.protocol.gather import at, beside, gather
+from bloomredis.protocol.gather import at, gather, run_with_watch
 from bloomredis.protocol.steps import Call, Many, Op
 
 
 def told(*commands: str) -> Op[list[Any]]:
-    """Send commands, one after the other; return their replies."""
+    """Send commands one after the other; return their replies."""
     replies: list[Any] = []
     for command in commands:
         replies += [(yield Call([(command,)]))]
@@ -30,13 +30,13 @@ def failing(command: str) -> Op[str]:
 
 
 def raising(command: str) -> Op[None]:
-    """Send a command and raise an error."""
+    """Send a command, then raise an error."""
     yield Call([(command,)])
     raise LookupError(command)
 
 
 def driven(operation: Op[Any]) -> tuple[Any, list[Any]]:
-    """Run an operation; a command is answered by its own name, `fail` by an error. Return the steps too."""
+    """Run an operation: a command's name is its reply, `fail` is an error. Return its answer and steps."""
     seen: list[Any] = []
     try:
         step = next(operation)
@@ -56,39 +56,39 @@ def replied(step: Any) -> Any:
 
 
 def commands(steps: Sequence[Any]) -> list[Any]:
-    """Return the commands of pipelined steps: no step of several is among them."""
+    """Return the commands of pipelined steps, none of which contains several steps."""
     (step,) = steps
     assert isinstance(step, Many)
     return [command for call in step.calls for command in call.commands]
 
 
 def test_a_batch_and_a_single_command_share_a_round_trip() -> None:
-    """Each gets its own replies; a pipeline in a pipeline becomes one."""
+    """Each gets its own replies; nested pipelines become one."""
     answer, seen = driven(gather([told("look"), gather([told("a"), told("b"), failing("fail")])]))
     assert answer == [["look"], [["a"], ["b"], "caught refused"]]
     assert commands(seen) == [("look",), ("a",), ("b",), ("fail",)]
 
 
 def test_operations_end_one_by_one() -> None:
-    """Those that go on share what is left."""
+    """The remaining operations share the next round trips."""
     answer, seen = driven(gather([told("a", "b", "c"), gather([told("d", "e"), told("f")])]))
     assert answer == [["a", "b", "c"], [["d", "e"], ["f"]]]
     assert [len(step.calls) if isinstance(step, Many) else 1 for step in seen] == [3, 2, 1]
 
 
 def test_steps_of_a_batch_keep_their_server() -> None:
-    """A batch for one server and a command for it travel together, those of another beside them."""
+    """A batch and a command for the same server are sent together; those for another go separately."""
     batch = at(1, gather([told("a"), told("b")]))
     answer, seen = driven(gather([at(0, told("look")), batch, at(1, told("c"))]))
     assert answer == [["look"], [["a"], ["b"]], ["c"]]
     (step,) = seen
     asked = (0, "look"), (1, "a"), (1, "b"), (1, "c")
-    assert step == Many([Call([(name,)], server=(server,)) for server, name in asked])
+    assert repr(step) == repr(Many([Call([(name,)], server=(server,)) for server, name in asked]))
 
 
 def test_an_operation_beside_another_one() -> None:
-    """Its answer is given, however long the other one takes."""
-    answer, seen = driven(beside(told("a"), watch("w", "x")))
+    """Its answer is returned, however long the other one takes."""
+    answer, seen = driven(run_with_watch(told("a"), watch("w", "x")))
     assert answer == ["a"]
     assert commands(seen[:1]) == [("w",), ("a",)]
 
@@ -99,24 +99,24 @@ def watch(*commands: str) -> Op[None]:
 
 
 def test_an_error_beside_an_operation_ends_it() -> None:
-    """Not even the reply that came with the error is used."""
+    """The operation is closed, and even the reply that came with the error is not used."""
     operation = told("a", "b")
     with pytest.raises(LookupError, match="w"):
-        driven(beside(operation, raising("w")))
+        driven(run_with_watch(operation, raising("w")))
     assert inspect.getgeneratorstate(operation) == inspect.GEN_CLOSED
 
 
 def test_an_error_beside_an_operation_that_has_its_answer() -> None:
-    """The answer counts."""
+    """The answer is returned."""
 
     def late() -> Op[None]:
         yield Call([("one",)])
         yield from raising("two")
 
-    assert driven(beside(told("a"), late()))[0] == ["a"]
+    assert driven(run_with_watch(told("a"), late()))[0] == ["a"]
 
 
 def test_an_error_of_the_operation_itself() -> None:
-    """It is raised when the other one has ended."""
+    """It is raised when the other operation has ended."""
     with pytest.raises(LookupError, match="a"):
-        driven(beside(raising("a"), watch("w", "x")))
+        driven(run_with_watch(raising("a"), watch("w", "x")))

@@ -1,4 +1,4 @@
-"""Malformed arguments straight to the scripts: an error each time, and no bit changed."""
+"""Malformed arguments sent to the scripts: each raises an error, and no bit changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.values import for_each
 pytestmark = pytest.mark.every_server
 
 RANDOM = random.Random(1)
-LANE = b"{seen}:receipt:0123456789abcdef-0"
+SESSION = b"{seen}:receipt:0123456789abcdef-0"
 
 
 def u32(*offsets: int) -> bytes:
@@ -43,23 +43,23 @@ def stored_blocks(server: Server) -> Iterator[tuple[redis.Redis, bytes]]:
 
 @pytest.fixture
 def stored_counters(server: Server) -> Iterator[tuple[redis.Redis, bytes]]:
-    """The same with a filter that counts."""
+    """The same with a counting filter."""
     with server.client() as client:
         CountingBloomFilter(client, "seen", capacity=10_000, error_rate=1e-9).add("a")
         yield client, client.getrange("seen", 0, 55)
 
 
 def refused(client: redis.Redis, verb: str, keys: list[bytes], arguments: list[Any]) -> None:
-    """Check that a script refuses a call and leaves the filter as it was."""
+    """Check that a script refuses a call and leaves the filter unchanged."""
     before = client.dump("seen")
     with pytest.raises(redis.ResponseError):
-        client.eval(scripts.load(verb).text, len(keys), *keys, *arguments)
+        client.eval(scripts.load_script(verb).text, len(keys), *keys, *arguments)
     assert client.ping()
     assert client.dump("seen") == before
 
 
 BAD_IDENTITIES = [b"", b"x", bytes(55), bytes(56), bytes(57), RANDOM.randbytes(56), RANDOM.randbytes(64)]
-HASHES = 30  # of a filter with this error rate
+HASHES = 30  # at this error rate
 BAD_OFFSETS = {
     "none": b"",
     "a byte": b"\0",
@@ -68,7 +68,7 @@ BAD_OFFSETS = {
     "a byte long": u32(*range(HASHES)) + b"\0",
     "an item and a half": u32(*range(HASHES * 3 // 2)),
     "out of range": u32(*range(HASHES - 1), 2**32 - 1),
-    "just out of range": b"",  # as the filter's size says
+    "just out of range": b"",  # set from the filter's size
     "a later one out of range": u32(*range(HASHES * 50 - 1), 2**31),
     "too many": u32(*range(HASHES)) * 137,
     "far too many": u32(*range(HASHES)) * 100_000,
@@ -97,7 +97,7 @@ def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str)
     refused(client, verb, keys, [head, bad_offsets(offsets, head), *rests.get(verb, [])])
     assert not client.exists(CLAIM)
     if verb == "add":
-        refused(client, verb, [b"seen", LANE], [head, bad_offsets(offsets, head), 1])
+        refused(client, verb, [b"seen", SESSION], [head, bad_offsets(offsets, head), 1])
 
 
 @for_each("verb", ["add", "remove", "contains", "claim", "commit"])
@@ -111,12 +111,12 @@ def test_bad_counters(stored_counters: tuple[redis.Redis, bytes], verb: str, off
     refused(client, verb, keys, [head, bad_offsets(offsets, head), *rests.get(verb, [])])
     assert not client.exists(CLAIM)
     if verb in ("add", "remove"):
-        refused(client, verb, [b"seen", LANE], [head, bad_offsets(offsets, head), 1])
+        refused(client, verb, [b"seen", SESSION], [head, bad_offsets(offsets, head), 1])
 
 
 @for_each("layout", planning.NAMES)
-def test_only_counters_are_lowered(server: Server, layout: str) -> None:
-    """Neither a filter of bits nor a bitmap lets items be removed."""
+def test_only_counters_are_lowered(server: Server, layout: Any) -> None:
+    """Neither a filter of bits nor a bitmap allows removals."""
     with server.client() as client:
         BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout=layout).add("a")
         bitmap = b"bitmap" + bytes([1, 1, HASHES, 0, 4]) + bytes(5) + (32_768).to_bytes(8) + bytes(8)
@@ -125,7 +125,7 @@ def test_only_counters_are_lowered(server: Server, layout: str) -> None:
 
 
 def test_counters_are_no_bits(stored_counters: tuple[redis.Redis, bytes]) -> None:
-    """A segment of bits is not or-ed into counters."""
+    """A segment of bits is not merged into counters."""
     client, head = stored_counters
     refused(client, "or_segment", [b"seen", b"{seen}:old", b"{seen}:new"], [head, 0, b"\xff"])
 
@@ -134,8 +134,8 @@ def packed(*blocks: int) -> bytes:
     return b"".join(u32(block) + b"\xff" * 32 for block in blocks)
 
 
-BLOCKS = 3  # an item, of a filter with this error rate
-NUM_BLOCKS = planning.plan("blocked", 10_000, 1e-9).num_bits // 256
+BLOCKS = 3  # for an item, at this error rate
+NUM_BLOCKS = planning.plan_layout("blocked", 10_000, 1e-9).num_bits // 256
 BAD_BLOCKS = {
     "none": b"",
     "a byte": b"\0",
@@ -161,14 +161,16 @@ def test_bad_blocks(stored_blocks: tuple[redis.Redis, bytes], verb: str, blocks:
     keys = [b"seen", CLAIM] if verb in ("claim", "commit") else [b"seen"]
     rests: dict[str, list[Any]] = {"claim": [1000, OWNER], "commit": [OWNER]}
     with pytest.raises(redis.ResponseError, match="BLOOMARGUMENT"):
-        client.eval(scripts.load(verb).text, len(keys), *keys, head, BAD_BLOCKS[blocks], *rests.get(verb, []))
+        client.eval(
+            scripts.load_script(verb).text, len(keys), *keys, head, BAD_BLOCKS[blocks], *rests.get(verb, [])
+        )
     refused(client, verb, keys, [head, BAD_BLOCKS[blocks], *rests.get(verb, [])])
     assert not client.exists(CLAIM)
 
 
 @for_each("verb", ["add", "contains"])
 def test_a_header_without_blocks(server: Server, verb: str) -> None:
-    """A header of the blocked layout with no blocks per item, which no version wrote, is refused."""
+    """Blocked headers without blocks per item, which no version wrote, are refused."""
     with server.client() as client:
         BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout="blocked").add("a")
         client.setrange("seen", 9, b"\0")
@@ -181,7 +183,7 @@ def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
     with server.client() as client:
         client.setrange("seen", 4096, b"\0")
         description = b"bitmap" + bytes([1, 2, 9, 1]) + bytes(6) + (32_768).to_bytes(8) + bytes(8)
-        client.eval(scripts.load(verb).text, 1, b"seen", description, u32(*range(9)))
+        client.eval(scripts.load_script(verb).text, 1, b"seen", description, u32(*range(9)))
         assert client.bitcount("seen") == (9 if verb == "add" else 0)
         refused(client, verb, [b"seen"], [description, packed(0)[:35]])
 
@@ -214,9 +216,9 @@ def test_missing_keys(stored: tuple[redis.Redis, bytes], verb: str) -> None:
 
 @for_each("verb", ["add", "remove"])
 def test_a_receipt_without_a_number(stored_counters: tuple[redis.Redis, bytes], verb: str) -> None:
-    """A lane's call must have a number, and is refused before a bit is touched."""
+    """A session's call must have a number, and is refused before a bit is touched."""
     client, head = stored_counters
-    refused(client, verb, [b"seen", LANE], [head, u32(*range(HASHES))])
+    refused(client, verb, [b"seen", SESSION], [head, u32(*range(HASHES))])
 
 
 GOOD = u32(*range(HASHES))
@@ -230,7 +232,7 @@ BAD_CLAIMS: dict[str, tuple[str, list[bytes], list[Any]]] = {
     "a commit of two": ("commit", [CLAIM], [GOOD * 2, OWNER]),
     "a commit by nobody": ("commit", [CLAIM], [GOOD, b""]),
     "a commit without a claim": ("commit", [], [GOOD, OWNER]),
-    "a commit without a number": ("commit", [CLAIM, LANE], [GOOD, OWNER]),
+    "a commit without a number": ("commit", [CLAIM, SESSION], [GOOD, OWNER]),
 }
 
 
@@ -248,8 +250,8 @@ def test_a_key_that_is_no_claim(stored: tuple[redis.Redis, bytes]) -> None:
     client, head = stored
     before = client.dump("seen")
     keys = [b"seen", b"seen"]
-    assert client.eval(scripts.load("claim").text, 2, *keys, head, GOOD, 1000, OWNER) == b"b 0"
-    assert client.eval(scripts.load("commit").text, 2, *keys, head, GOOD, OWNER) == 0
+    assert client.eval(scripts.load_script("claim").text, 2, *keys, head, GOOD, 1000, OWNER) == b"b 0"
+    assert client.eval(scripts.load_script("commit").text, 2, *keys, head, GOOD, OWNER) == 0
     assert client.dump("seen") == before
 
 
@@ -268,8 +270,8 @@ def test_a_bad_index_in_an_earlier_call(
 ) -> None:
     """An index that the earlier call does not have is refused."""
     client, head = stored_counters
-    client.set(LANE, "1:101", px=60_000)
-    refused(client, verb, [b"seen", LANE + b"/1/0", LANE], [head, u32(*range(HASHES)), 1, 1, *index])
+    client.set(SESSION, "1:101", px=60_000)
+    refused(client, verb, [b"seen", SESSION + b"/1/0", SESSION], [head, u32(*range(HASHES)), 1, 1, *index])
 
 
 @for_each("ttl", ["x", "", "1e400", "-1"])
@@ -318,7 +320,7 @@ def test_a_bad_time_to_live_for_reserve(stored: tuple[redis.Redis, bytes], ttl: 
     """Nothing is created with a malformed time to live."""
     client, head = stored
     with pytest.raises(redis.ResponseError):
-        client.eval(scripts.load("reserve").text, 1, b"other", head + bytes(8), *ttl)
+        client.eval(scripts.load_script("reserve").text, 1, b"other", head + bytes(8), *ttl)
     assert not client.exists("other")
 
 
@@ -327,7 +329,7 @@ Call = tuple[str, list[bytes], list[Any]]
 
 @pytest.fixture(params=["scaling", "rotating"])
 def layers(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[redis.Redis, dict[str, Call]]]:
-    """A client whose server has a filter of several layers, and valid calls of the scripts that take one."""
+    """A client whose server has a filter of several layers, and valid calls of the scripts for layers."""
     with server.client() as client:
         f: Any = (
             ScalingBloomFilter(client, "seen", capacity=10, error_rate=1e-6)
@@ -364,7 +366,7 @@ def all_of_it(client: redis.Redis) -> dict[bytes, bytes | None]:
 
 
 def mutants(call: Call) -> Iterator[Call]:
-    """Make malformed calls of a valid one."""
+    """Make malformed calls from a valid one."""
     verb, keys, values = call
     known, rest = values[0], values[1:]
     checked = 16 + int.from_bytes(known[8:16]) if verb in ("delete", "expire") else len(known)
@@ -394,11 +396,11 @@ def mutants(call: Call) -> Iterator[Call]:
 
 @pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit", "delete", "expire", "add_layer"])
 def test_malformed_calls_on_layers(layers: tuple[redis.Redis, dict[str, Call]], verb: str) -> None:
-    """Each is refused, or replied the unchanged layer record, and nothing is changed."""
+    """Each is refused or gets the unchanged layer record, and nothing changes."""
     client, calls = layers
     before = all_of_it(client)
     for mutant, keys, values in mutants(calls[verb]):
-        text = scripts.load(mutant, layered=True).text
+        text = scripts.load_script(mutant, layered=True).text
         try:
             reply = client.eval(text, len(keys), *keys, *values)
         except redis.ResponseError:
@@ -406,4 +408,4 @@ def test_malformed_calls_on_layers(layers: tuple[redis.Redis, dict[str, Call]], 
         assert reply is None or verb == "add_layer", (mutant, keys, values)
         assert all_of_it(client) == before
     _, keys, values = calls[verb]
-    assert client.eval(scripts.load(verb, layered=True).text, len(keys), *keys, *values) is not None
+    assert client.eval(scripts.load_script(verb, layered=True).text, len(keys), *keys, *values) is not None

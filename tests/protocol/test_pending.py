@@ -1,4 +1,4 @@
-"""Pending calls, stored answers and owners of claims share one bound."""
+"""Pending calls, stored answers and owners of claims share one limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GENERATION = b"12345678"
 
 
 def test_kept_answers_have_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Of more, the oldest are forgotten, and the log says so; the newest stay."""
+    """Above the limit the oldest are dropped, and the log says so; the newest stay."""
     monkeypatch.setattr(module, "MOST_PENDING", 1000)
     kept = PendingCalls()
     for i in range(5000):
@@ -24,12 +24,12 @@ def test_kept_answers_have_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 
 
 def test_answers_and_calls_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is oldest goes first, and a lost reply looks at no more than that."""
+    """The oldest of either is dropped first, and a lost reply checks no more than that."""
     monkeypatch.setattr(module, "MOST_PENDING", 1000)
     pending = PendingCalls()
     for i in range(1000):
         pending.store_answer(f"kept {i}", GENERATION, answer=True)
-    pending.add(["sent"], "lane", "1.00000000", GENERATION, clock.now())
+    pending.add(["sent"], "session", "1.00000000", GENERATION, clock.now())
     assert pending.find("sent", GENERATION)
     assert len(pending.items) == 991
     assert pending.find("kept 9", GENERATION) is None
@@ -37,7 +37,7 @@ def test_answers_and_calls_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_owners_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claims without an answer do not pile up; the newest are claimed again under their owners."""
+    """Claims without an answer do not accumulate; the newest are claimed again under their owners."""
     monkeypatch.setattr(module, "MOST_PENDING", 1000)
     pending = PendingCalls()
     pending.store_answer("kept", GENERATION, answer=True)

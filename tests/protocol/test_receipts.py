@@ -1,4 +1,4 @@
-"""A call that is sent again gets the answer of its first execution."""
+"""Receipts: a retry gets the answer of the first execution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import redis
 from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import auxiliary_prefix
-from bloomredis.protocol.receipts import Lanes, give_back, parse_token
+from bloomredis.protocol.receipts import Sessions, give_back, parse_token
 from bloomredis.stored import planning
 from tests.support.background import Child
 from tests.support.keys import beside
@@ -27,15 +27,15 @@ def make(client: Any, **options: Any) -> BloomFilter:
 
 @pytest.fixture
 def losing(client: redis.Redis) -> LosingClient:
-    """A client whose filter exists and whose scripts are known."""
+    """A client with an existing filter and loaded scripts."""
     made = LosingClient(client)
     make(made).add_many(["warm", "warmer"])
-    client.script_load(scripts.load("add").text)  # which asks about earlier calls
+    client.script_load(scripts.load_script("add").text)  # a script that reads receipts
     return made
 
 
 def test_the_same_bytes_get_the_same_answer(losing: LosingClient) -> None:
-    """A call that redis-py sends again after a lost reply is answered as at first."""
+    """A call that redis-py retries after a lost reply gets the first answer."""
     f = make(losing)
     assert f.add("a")
     assert f.add_many(["b", "a", "c"]) == [True, False, True]
@@ -44,8 +44,8 @@ def test_the_same_bytes_get_the_same_answer(losing: LosingClient) -> None:
 
 
 @for_each("layout", planning.NAMES)
-def test_a_short_reply_over_a_long_one(client: redis.Redis, layout: str) -> None:
-    """A receipt that was written over an older one holds the reply of its own call alone."""
+def test_a_short_reply_over_a_long_one(client: redis.Redis, layout: Any) -> None:
+    """A receipt written over an older one holds only its own call's reply."""
     losing = LosingClient(client)
     f = BloomFilter(losing, "seen", capacity=1000, error_rate=0.001, layout=layout)  # type: ignore[arg-type]  # a stand-in
     assert all(f.add_many(map(str, range(50))))
@@ -54,8 +54,8 @@ def test_a_short_reply_over_a_long_one(client: redis.Redis, layout: str) -> None
 
 
 @for_each("layout", planning.NAMES)
-def test_a_receipt_lasts_for_ten_minutes(client: redis.Redis, layout: str) -> None:
-    """Its time to live is renewed where less than 595 s are left, or all of it is gone."""
+def test_a_receipt_lasts_for_ten_minutes(client: redis.Redis, layout: Any) -> None:
+    """Its time to live is renewed below 595 s, or when all of it is gone."""
     f = BloomFilter(client, "seen", capacity=1000, error_rate=0.001, layout=layout)
     f.add("a")
     (receipt,) = beside(client, "receipt")
@@ -72,7 +72,7 @@ def test_a_receipt_lasts_for_ten_minutes(client: redis.Redis, layout: str) -> No
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_a_token_answers_as_the_first_try(losing: LosingClient, fate: str) -> None:
-    """Executed or not, the item is new for the one who asks again, however often, from anywhere."""
+    """Executed or not, the item is new on retry, however often and from any object."""
     f = make(losing)
     f.reserve()
     losing.lose = [fate]
@@ -98,7 +98,7 @@ def test_the_same_object_needs_no_token(losing: LosingClient, fate: str) -> None
 
 
 def test_an_item_that_was_there_stays_there(losing: LosingClient) -> None:
-    """A lost reply makes nothing new that was not."""
+    """A lost reply never makes an old item new."""
     f = make(losing)
     f.add("a")
     losing.lose = ["lost"]
@@ -109,7 +109,7 @@ def test_an_item_that_was_there_stays_there(losing: LosingClient) -> None:
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_the_rest_of_an_interrupted_batch(losing: LosingClient, fate: str) -> None:
-    """The answers so far are kept, and calling again with the rest loses nothing."""
+    """The answers so far are kept, and a call with the rest loses nothing."""
     f = make(losing)
     f.reserve()
     items = [f"item-{i % 900}" for i in range(1200)]
@@ -124,7 +124,7 @@ def test_the_rest_of_an_interrupted_batch(losing: LosingClient, fate: str) -> No
 
 
 def test_the_rest_may_be_cut_differently(losing: LosingClient) -> None:
-    """Every item has its own claim to the answer, whatever batch it comes in next."""
+    """Every item gets its answer, whatever batch retries it."""
     f = make(losing)
     f.reserve()
     losing.lose = ["lost"]
@@ -137,7 +137,7 @@ def test_the_rest_may_be_cut_differently(losing: LosingClient) -> None:
 
 
 def test_dedupe_yields_what_was_answered_before_it_fails(losing: LosingClient) -> None:
-    """New items that are known are handed out, the others are in the error."""
+    """New items with an answer are yielded, the others are in the error."""
     f = make(losing)
     f.reserve()
     losing.lose = ["answer", "lost"]
@@ -149,7 +149,7 @@ def test_dedupe_yields_what_was_answered_before_it_fails(losing: LosingClient) -
 
 
 def test_a_call_without_receipts_has_no_token(losing: LosingClient) -> None:
-    """With retry_safe=False the doubt is told, and nothing is kept on the server."""
+    """With retry_safe=False the error says that the outcome is unknown, and the server keeps nothing."""
     f = make(losing, retry_safe=False)
     f.reserve()
     keys = losing.client.dbsize()
@@ -162,7 +162,7 @@ def test_a_call_without_receipts_has_no_token(losing: LosingClient) -> None:
 
 @pytest.mark.parametrize("layout", ["classic", "blocked"])
 def test_a_load_without_receipts_keeps_nothing(client: redis.Redis, layout: Any) -> None:
-    """With retry_safe=False: its items are counted by a call that has no lane."""
+    """With retry_safe=False its items are counted by a call without a session."""
     f = BloomFilter[str](client, "seen", capacity=100_000, error_rate=0.01, layout=layout, retry_safe=False)
     f.load(map(str, range(50_000)))
     assert client.keys("*") == [b"seen"]
@@ -180,16 +180,16 @@ def test_receipts_are_bounded_by_callers(losing: LosingClient) -> None:
     assert all(300_000 <= losing.client.pttl(key) <= 600_000 for key in receipts)
 
 
-def test_a_forked_child_has_lanes_of_its_own() -> None:
-    """Parent and child never number calls in the same lane."""
-    lanes = Lanes(b"seen")
-    give_back(lanes.take())
-    assert Child(lambda: lanes.take().name).result() != lanes.take().name
+def test_a_forked_child_has_sessions_of_its_own() -> None:
+    """Parent and child never number calls in the same session."""
+    sessions = Sessions(b"seen")
+    give_back(sessions.take())
+    assert Child(lambda: sessions.take().name).result() != sessions.take().name
 
 
 @for_each("token", ["", "x", "0123456789abcdef-0/1", "0123456789abcdef-0/1/2/3", "*/1/1"])
 def test_a_bad_token_is_refused(token: str) -> None:
-    """Before any I/O, with the value seen."""
+    """A bad token is refused before any I/O, with the value seen."""
     with pytest.raises(ValueError, match="token must be"):
         parse_token(token, b"a")
 
@@ -199,20 +199,22 @@ def test_a_bad_token_is_refused(token: str) -> None:
     [("a", "{a}:"), ("x{a}y", "x{a}y::"), ("{}a", "{{}a}:"), ("a{b", "{a{b}:"), ("a}b{c}", "a}b{c}::")],
 )
 def test_receipts_share_the_filters_slot(name: str, prefix: str) -> None:
-    """The other keys of a filter are named so that a cluster keeps them beside it."""
+    """A filter's other keys have names that a cluster puts into its slot."""
     assert auxiliary_prefix(name.encode()).decode() == prefix
 
 
 def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis) -> None:
-    """Of several calls about an item that have no answer the later one may have been the first executed."""
+    """Of several pending calls about an item, the later one may have been executed first."""
     f = make(client)
     f.reserve()
     operations: Any = f._operations
     handle = operations.stored.handle
     packed = handle.layout.pack_one(b"a")
-    lost, executed = operations.lanes.take(), operations.lanes.take()
-    for lane in (lost, executed):
-        operations.pending.add(["a"], lane.name, lane.next_call(0), handle.generation, time.monotonic())
-    client.eval(scripts.load("add").text, 2, f.name, executed.key, handle.identity, packed, executed.call)
+    lost, executed = operations.sessions.take(), operations.sessions.take()
+    for session in (lost, executed):
+        operations.pending.add(["a"], session.name, session.next_call(0), handle.generation, time.monotonic())
+    client.eval(
+        scripts.load_script("add").text, 2, f.name, executed.key, handle.identity, packed, executed.call
+    )
     assert f.add("a")
     assert not f.add("a")

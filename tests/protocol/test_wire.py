@@ -1,4 +1,4 @@
-"""Calls about items are sent as the very bytes of their commands."""
+"""Calls about items are sent as the exact bytes of their commands."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @for_each("kind", FILTERS)
-@for_each("name", ["seen", "gesehen é{x}"])
+@for_each("name", ["seen", "gesehen é{x}", "100%d"])
 def test_the_bytes_of_calls_about_items(any_server: Server, kind: str, name: str) -> None:
-    """They are what the client would make of the command, for items of any length."""
+    """They equal the client's own encoding of the command, for items of any length."""
     with any_server.client() as client:
         bloom, options = FILTERS[kind]
         filter_ = bloom(needs_module(client) if kind == "module" else client, name, **options)
@@ -35,7 +35,10 @@ def test_the_bytes_of_calls_about_items(any_server: Server, kind: str, name: str
         assert filter_.add("warm")
         assert "warm" in filter_
         for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):
-            for operation in (filter_._operations.add(item), filter_._operations.contains(item)):
+            verbs = filter_._operations
+            each = verbs.add(item), verbs.contains(item)
+            both = verbs.add_many([item, "other"]), verbs.contains_many([item, "other"])
+            for operation in (*each, *both):
                 call = next(operation)
                 assert isinstance(call, Call)
                 assert call.wire() == (

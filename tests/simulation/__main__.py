@@ -23,7 +23,7 @@ FAULTS: Final = [*dict.fromkeys([*FAULTS_OF_ONE, *FAULTS_OF_MANY])]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run schedules; print the first that fails, or each rule's first."""
+    """Run schedules; print the first failure, or the first of each rule."""
     options = _parsed(arguments)
     faults = {*FAULTS}.intersection(*(WITH[hole] for hole in options.hole))
     names = (faults if options.faults is None else {*options.faults}) | calls()
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _digested(simulator: Simulator, options: argparse.Namespace, names: set[str]) -> int:
-    """Print for each seed and kind a digest of all that was sent and answered, to compare two commits."""
+    """Print a digest of all messages and answers for each seed and kind, to compare two commits."""
     for kind in options.kind:
         for seed in range(options.first, options.first + options.digests):
             digest = hashlib.blake2s(digest_size=8)
@@ -54,7 +54,7 @@ def calls() -> set[str]:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -63,20 +63,18 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.simulation", description=__doc__)
     names = ", ".join(FAULTS)
     parser.add_argument("--seed", type=int, help="replay the run of this seed")
-    parser.add_argument("--first", type=int, default=0, help="the first seed of many")
-    digests = "print a digest of what so many runs send and answer; the same each time --without fork"
+    parser.add_argument("--first", type=int, default=0, help="start with this seed")
+    digests = "print digests of the messages and answers of that many runs; reproducible --without fork"
     parser.add_argument("--digests", type=int, help=digests)
-    parser.add_argument("--steps", type=int, help="steps in all; with --seed those of the run")
+    parser.add_argument("--steps", type=int, help="total number of steps; with --seed, steps of that run")
     parser.add_argument("--kind", type=_list, default=list(WAYS), help=", ".join(WAYS))
-    parser.add_argument("--faults", type=_list, help=f"only these: {names}")
-    without = f"none of these faults or calls ({', '.join(sorted(calls()))})"
+    parser.add_argument("--faults", type=_list, help=f"use only these: {names}")
+    without = f"leave out these faults or calls ({', '.join(sorted(calls()))})"
     parser.add_argument("--without", type=_list, default=[], help=without)
-    parser.add_argument("--hole", type=_list, default=[], help=f"open one of these again: {', '.join(WITH)}")
-    parser.add_argument("--ignore", type=_list, default=[], help="rules whose violations are only counted")
-    parser.add_argument(
-        "--trace", action="store_true", help="print all that happens in the shortest schedule"
-    )
-    parser.add_argument("--all", action="store_true", help="go on after a failure; print one of each rule")
+    parser.add_argument("--hole", type=_list, default=[], help=f"open one of these holes: {', '.join(WITH)}")
+    parser.add_argument("--ignore", type=_list, default=[], help="only count the violations of these rules")
+    parser.add_argument("--trace", action="store_true", help="print every event of the shortest schedule")
+    parser.add_argument("--all", action="store_true", help="continue after a failure; print one a rule")
     return parser.parse_args(arguments)
 
 
@@ -85,7 +83,7 @@ def _list(text: str) -> list[str]:
 
 
 def _many(simulator: Simulator, options: argparse.Namespace, names: set[str]) -> int:
-    """Run one seed after the other, each with every kind in turn."""
+    """Run the seeds in order, each with every kind."""
     begun, seed = time.perf_counter(), options.first
     failures: dict[tuple[str, str], Failure] = {}
     found: Counter[tuple[str, str]] = Counter()
@@ -115,14 +113,14 @@ def _many(simulator: Simulator, options: argparse.Namespace, names: set[str]) ->
 
 
 def _told(simulator: Simulator, failures: Sequence[Failure], *, trace: bool = False) -> int:
-    """Print how runs failed, each as short as possible."""
+    """Print the failures of runs, each with its shortest schedule."""
     for failure in failures:
         say(report(simulator, failure, trace=trace))
     return 1 if failures else 0
 
 
 def report(simulator: Simulator, failure: Failure, *, trace: bool = False) -> str:
-    """Return a failure as text: seed, rule and the shortest schedule that was found."""
+    """Return a failure as text: seed, rule and the shortest schedule found."""
     rule = failure.violation.rule
 
     def fails(actions: Sequence[object]) -> bool:

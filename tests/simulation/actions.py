@@ -1,4 +1,4 @@
-"""What a run begins with, and what happens in it."""
+"""Actions of a run, and its initial state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.processes import Setup
 
 
 class Action(NamedTuple):
-    """Something that happens in a world."""
+    """An action in a world."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -20,11 +20,11 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a run begins with.
+    """The initial state of a run.
 
-    :ivar faults: those that may happen.
-    :ivar calls: those that are made.
-    :ivar is_warm: whether the server knows the scripts.
+    :ivar faults: the faults that may happen.
+    :ivar calls: the calls that may be made.
+    :ivar is_warm: whether the server has the scripts.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The calls of filter objects: which operation each is, and which requests it answers."""
+"""The calls of filter objects: the operation of each, and the requests that it answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEASE: Final = 2.0
 EXTENDED: Final = 20.0
 EXPIRY: Final = 10.0
 MOST_COUNTED: Final = 8
-"""Adds of one item that a filter which counts is given: a counter that has reached 15 stays there."""
+"""The most adds of one item in a counting filter, since a counter at 15 stays there."""
 
 OF_A_CLAIM: Final = ("commit", "release", "extend", "renew", "hand_over")
 OF_CLAIMS: Final = ("commit_many", "release_many", "extend_many")
@@ -29,7 +29,8 @@ HOLDERS: Final = ("unit 0", "unit 1")
 def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str | None) -> None:
     """Begin a call, unless it makes no sense by now.
 
-    :param other: the request whose token it carries, or whose claim it is about; or several, with commas.
+    :param other: the request whose token the call carries, or whose claim it is about; several are
+    separated by commas.
     """
     owner = call.owner
     others = [world.requests.get(each) for each in other.split(",")] if other is not None else []
@@ -40,7 +41,7 @@ def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str 
         _hand_over(world, owner, earliest[0])
         return
     if verb == "load" and owner.process.loop is not None:
-        return  # what it computes it leaves to a thread
+        return  # it hands its computation to a thread
     earlier = earliest[0] if earliest else None
     adds = world.kind.counts and verb.startswith(("add", "load"))
     if adds and any(_counted(world, item) >= MOST_COUNTED for item in items):
@@ -65,7 +66,7 @@ def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str 
 
 
 def _fits(verb: str, owner: Owner, earlier: Request) -> bool:
-    """Return whether there is a token to carry, or a claim that this object may deal with."""
+    """Return whether a token exists to carry, or a claim that this object may use."""
     deed = verb.removesuffix("_many")
     if deed in OF_A_CLAIM:
         if earlier.held is None or earlier.verb != "claim":
@@ -82,7 +83,7 @@ def _fits(verb: str, owner: Owner, earlier: Request) -> bool:
 
 
 def _hand_over(world: World, owner: Owner, claim: Request) -> None:
-    """Let another object have a claim, and perhaps its commit without an answer, by its token."""
+    """Give a claim, perhaps with its pending commit, to another object by its token."""
     was, (f, given) = claim.held, (claim.owner.filter, owner.filter)
     world.enter(owner.process)
     token = was.token if claim.owner.process.loop is not None else f.token(was)
@@ -99,7 +100,7 @@ def _counted(world: World, item: int) -> int:
 
 
 def _deeds(ref: str, owner: Owner, verb: str, claims: Sequence[Request]) -> list[Request]:
-    """Return what is to be done with claims."""
+    """Return the requests that end or extend claims."""
     made = []
     for i, claim in enumerate(claims):
         request = Request(f"{ref}/{i}", verb.removesuffix("_many"), claim.item, owner)
@@ -148,7 +149,7 @@ def _operation(world: World, call: Call, verb: str, items: Sequence[int]) -> Any
 
 
 def _of_many(f: Any, verb: str, claims: list[Any]) -> Any:
-    """Return the call about several claims of operations, or of an asyncio filter."""
+    """Return the call about several claims, of operations or of an asyncio filter."""
     given = [claims] if hasattr(f, "with_client") else [claims, claims]
     return getattr(f, verb)(*given, *([EXTENDED] if verb == "extend_many" else []))
 
@@ -206,5 +207,5 @@ _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "commit": lambda _, request, __: request.held.commit(),
     "release": lambda _, request, __: request.held.release(),
     "extend": lambda _, request, __: request.held.extend(EXTENDED),
-    "renew": lambda f, request, _: f._run(f._operations.renew_many([request.held._held])),
+    "renew": lambda f, request, _: f._run(f._operations.renew_many([request.held._state])),
 }

@@ -1,10 +1,10 @@
 """The rules of claims.
 
-A worker that was answered "claimed" holds the item from then on for the lease that it asked for, counted from
-when it asked by the server's clock, or until it gave it back.  Nobody else holds it in that time, but who
-claims it by the same name, and one commits it in a generation.  No call finds it lost in that time, unless
-it was claimed by that name again.  Not promised after that claim was evicted and after a rollback; a commit
-whose reply comes later than its receipt lasts may be answered that the claim was lost.
+A worker that got "claimed" holds the item for its lease, counted from the request by the server's clock, or
+until it releases the item. In that time nobody else holds the item, except a worker that claims it by the
+same name, and one worker commits it in a generation. No call finds the claim lost in that time, unless the
+same name claimed it again. This does not hold after the claim was evicted or after a rollback. A commit
+whose reply comes after its receipt has expired may report the claim as lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from tests.simulation.history import History, Request, Violation
 
 RECEIPT_SECONDS: Final = 100.0
-"""How long a commit is sure to be answered as it was first executed."""
+"""Seconds for which a commit's retry certainly gets the first answer."""
 
 
 class Grant:
@@ -36,11 +36,11 @@ class ClaimRules:
         self._history = history
         self._clock = clock
         self._grants: dict[int, list[Grant]] = {}
-        self._committed: dict[int, tuple[Grant, int]] = {}  # and the entry of the log then
-        self._denied: list[Request] = []  # the commits that changed nothing
+        self._committed: dict[int, tuple[Grant, int]] = {}  # with the entry of the log at that time
+        self._denied: list[Request] = []  # commits that changed nothing
 
     def claimed(self, request: Request, state: str) -> None:
-        """Check the state that a claim was answered with."""
+        """Check the state in a claim's answer."""
         if state == "done":
             if not any(entry.counts[request.item] for entry in self._history.window(request)):
                 raise Violation("not done", f'{request} was answered "done", and it was not in')
@@ -50,7 +50,7 @@ class ClaimRules:
             self._check_own(request)
 
     def _check_own(self, request: Request) -> None:
-        """Check that an object which asks again is not kept out by its own claim without an answer."""
+        """Check that a retry is not refused because of its own object's claim without an answer."""
         asked = [each for each in self._history.requests[request.item] if each.verb == "claim"]
         holder = max((each for each in asked if each.claims), key=lambda each: each.executed, default=None)
         if holder is None or holder.state != "unknown" or holder.owner is not request.owner:
@@ -71,7 +71,7 @@ class ClaimRules:
         self._grants.setdefault(request.item, []).append(grant)
 
     def _check_alone(self, grant: Grant, other: Grant) -> None:
-        """Check two grants for one time: of two by one name the later takes over, and none else may be."""
+        """Check two grants for one time: only the later of two by one name may take over."""
         if grant.request.holder is None or grant.request.holder != other.request.holder:
             raise Violation(
                 "two holders", f"{grant.request} and {other.request} hold the item at the same time"
@@ -86,7 +86,7 @@ class ClaimRules:
         return first.since < self._until(second) and second.since < self._until(first)
 
     def _until(self, grant: Grant) -> int:
-        """Return the end of a grant: at the latest when one by its name took over, answered or not yet."""
+        """Return the end of a grant: at the latest when a claim by its name took over, answered or not."""
         later = [
             each.executed
             for each in self._history.requests[grant.item]
@@ -102,7 +102,7 @@ class ClaimRules:
         return None
 
     def extended(self, request: Request) -> None:
-        """Note that a worker holds an item for longer."""
+        """Record that a worker extended its claim."""
         grant = self._found(request.held)
         if grant and grant.request.ending is None:
             grant.until = request.clock + request.lease
@@ -114,17 +114,17 @@ class ClaimRules:
         if other.generation != grant.generation or other.since <= grant.since:
             return
         if grant.request.holder is not None and grant.request.holder == other.request.holder:
-            grant.until = min(grant.until, other.since)  # the later of one name has taken over since
+            grant.until = min(grant.until, other.since)  # a later claim by the same name has taken over
         elif self._overlap(other, grant):
             raise Violation("two holders", f"{request} was answered, and {other.request} holds the item")
 
     def giving_back(self, held: Any) -> None:
-        """Note that a worker begins to give an item back."""
+        """Record that a worker begins to release an item."""
         if grant := self._found(held):
             grant.until = min(grant.until, self._clock())
 
     def committed(self, request: Request) -> None:
-        """Check that a commit that was answered is the only one."""
+        """Check that an answered commit is the only one."""
         grant = self._found(request.held)
         if grant is None:
             return
@@ -137,7 +137,7 @@ class ClaimRules:
         if request.committed is None or any(
             each.held is request.held and each.verb == "commit" for each in self._history.left
         ):
-            return  # it was committed before, perhaps by a call without an answer
+            return  # committed before, perhaps by a call without an answer
         other, entry = self._committed.get(grant.item, (grant, 0))
         self._committed[grant.item] = grant, request.committed
         first, last = sorted((entry, request.committed))
@@ -149,7 +149,7 @@ class ClaimRules:
             )
 
     def executed(self, request: Request) -> None:
-        """Check that no commit is executed after its caller was told that nothing was changed."""
+        """Check that no commit is executed after its caller was told that it changed nothing."""
         denied = next((each for each in self._denied if each.held is request.held), None)
         if denied is not None:
             raise Violation(
@@ -157,7 +157,7 @@ class ClaimRules:
             )
 
     def not_held(self, request: Request) -> None:
-        """Check that a commit which changed something does not say that nothing was changed."""
+        """Check that a commit which changed something does not report that it changed nothing."""
         if request.verb == "commit":
             self._denied.append(request)
         if self._history.is_excused(request) or self._clock() - request.clock > RECEIPT_SECONDS * 1e6:
@@ -171,7 +171,7 @@ class ClaimRules:
             )
 
     def _stands(self, grant: Grant) -> bool:
-        """Return whether a claim is held now for sure, and was since it was made."""
+        """Return whether a claim is certainly held now, and was so since it was made."""
         claim = grant.request
         taken_over = any(
             each is not claim

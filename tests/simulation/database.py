@@ -12,11 +12,11 @@ Reply = int | bytes | None | tuple[Any, ...]
 
 
 class ServerError(Exception):
-    """An error reply: its text, which begins with its word."""
+    """An error reply: its text, which begins with its code."""
 
 
 class Snapshot(NamedTuple):
-    """All data at one moment; values are never changed in place."""
+    """All data at one moment; values are immutable."""
 
     values: dict[bytes, Any]
     deadlines: dict[bytes, int]
@@ -27,9 +27,9 @@ _NOT_INTEGER: Final = "ERR value is not an integer or out of range"
 
 
 class Database:
-    """Values by key, when they expire in milliseconds, and a clock in microseconds.
+    """Values by key, their times of expiry in milliseconds, and a clock in microseconds.
 
-    A public method in lower case is the command of that name.  Replies are int, bytes, None or a tuple.
+    A public method in lower case is the command of that name. Replies are int, bytes, None or a tuple.
     """
 
     def __init__(self, now: int) -> None:
@@ -42,7 +42,7 @@ class Database:
         return Snapshot(dict(self.values), dict(self.deadlines))
 
     def restore(self, data: Snapshot) -> None:
-        """Go back to a copy; the clock goes on."""
+        """Restore the data of a snapshot; the clock does not go back."""
         self.values, self.deadlines = dict(data.values), dict(data.deadlines)
 
     def alive(self) -> list[bytes]:
@@ -50,7 +50,7 @@ class Database:
         return [key for key in list(self.values) if self.find(key) is not None]
 
     def find(self, key: bytes) -> Any:
-        """Return a value, None if there is none or it has expired."""
+        """Return a value, or None if it is missing or has expired."""
         deadline = self.deadlines.get(key)
         if deadline is not None and deadline * 1000 <= self.now:
             del self.values[key], self.deadlines[key]
@@ -58,7 +58,7 @@ class Database:
         return self.values.get(key)
 
     def text(self, key: bytes) -> bytes:
-        """Return a string, empty if there is none."""
+        """Return a string, empty if it is missing."""
         value = self.find(key)
         if value is None:
             return b""
@@ -67,7 +67,7 @@ class Database:
         return value
 
     def remove(self, key: bytes) -> bool:
-        """Remove a key; return whether it was there."""
+        """Remove a key; return whether it existed."""
         if self.find(key) is None:
             return False
         del self.values[key]
@@ -260,7 +260,7 @@ _DEADLINES: Final[dict[bytes, Callable[[int, int], int]]] = {
 
 
 def _bytes(value: float | bytes) -> bytes:
-    """Return what a server makes of an argument of a script's."""
+    """Return the server's form of a script's argument."""
     if isinstance(value, bytes):
         return value
     return b"%d" % value if isinstance(value, int) else b"%.17g" % value
@@ -287,7 +287,7 @@ def _raised(number: int, by: int, overflow: bytes) -> int:
 
 
 def what_is(key: bytes) -> str:
-    """Return what a key is for."""
+    """Return the purpose of a key."""
     for what in ("receipt", "claim"):
         if b":%s:" % what.encode() in key:
             return what

@@ -1,4 +1,4 @@
-"""How everything that is under way is brought to an end."""
+"""Draining: all calls and messages are brought to an end."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def _waiting(world: Stage) -> Iterator[Action]:
 
 
 def call(world: Stage, ref: str, *how: Any) -> None:
-    """Make a call and bring it to its end."""
+    """Make a call and run it to its end."""
     world.apply(Action("start", (ref, *how)))
     drain(world)

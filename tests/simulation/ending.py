@@ -11,14 +11,14 @@ from tests.simulation.processes import Owner, Setup
 from tests.simulation.rules import MOST_COUNTED
 from tests.simulation.world import World
 
-_MOST_LANES: Final = 2 * MOST_CALLS
-"""Of one object: each call has one, and those whose calls came to nothing are left alone."""
+_MOST_SESSIONS: Final = 2 * MOST_CALLS
+"""The most sessions of one object: each call in flight has one, and failed calls leave theirs unused."""
 
 _LAST: Final = Setup("end", ((("on_lost", "recreate"),),))
 
 
 def finish(world: World) -> None:
-    """Bring all calls to an end, ask again for what had no answer, and look at what is left."""
+    """End all calls, retry those without an answer, and check the final state."""
     world.server.denied, world.server.replicas = frozenset(), 2
     drain(world)
     world.begin_process(_LAST)
@@ -37,7 +37,7 @@ def finish(world: World) -> None:
 
 
 def _ask_again(world: World, request: Request, number: int) -> None:
-    """Ask for an answer that is owed: with the token elsewhere, or the same object."""
+    """Retry for a pending answer: with the token elsewhere, or on the same object."""
     items, own = (request.item,), world.owners.get(request.owner.name) is request.owner
     if request.token:
         asked = request.owner.name if own and number % 2 else "end.a"
@@ -47,28 +47,28 @@ def _ask_again(world: World, request: Request, number: int) -> None:
 
 
 def _check_memory(world: World, owner: Owner) -> None:
-    """Check that an object remembers only answers that nobody was given, and lanes to use again."""
+    """Check that an object keeps only answers that nobody got, and sessions to reuse."""
     world.enter(owner.process)
     world.check(owner.process)
     f = owner.filter if owner.process.loop is None else owner.filter._operations
     ledgers = [f.pending, f.removals] if hasattr(f, "removals") else [f.pending]
-    generation = f.stored.handle and f.stored.handle.generation  # what is void goes when it is asked about
+    generation = f.stored.handle and f.stored.handle.generation  # a void answer is dropped on request
     entries = sum(
         each.generation == generation for ledger in ledgers for own in ledger.items.values() for each in own
     )
     owed = sum(each.owner is owner for each in world.history.unknown)
-    if entries > owed or len(f.lanes.free) > _MOST_LANES:
+    if entries > owed or len(f.sessions.free) > _MOST_SESSIONS:
         raise Violation(
-            "memory", f"{owner} has {entries} entries for {owed} answers, and {len(f.lanes.free)} free lanes"
+            "memory",
+            f"{owner} has {entries} entries for {owed} answers, and {len(f.sessions.free)} free sessions",
         )
 
 
 def _check_count(world: World) -> None:
     """Check the count in the header; the module counts its items itself.
 
-    A load counts the items that it has added: that is a call of its own, and the answer that tells it how
-    many these are is kept nowhere.  One that finds a rebuild begun meanwhile, by a call whose caller got no
-    answer, leaves the count as it is.
+    A load counts the items that it added by a separate call, whose count of new items is not kept anywhere.
+    If a rebuild that got no answer began meanwhile, the load leaves the count unchanged.
     """
     value = world.server.data.find(KEY.encode())
     counted = sum(world.history.stored.entry.counts)

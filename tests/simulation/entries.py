@@ -1,4 +1,4 @@
-"""The ways into a filter's operations that drivers take, whatever the modules are called that have them."""
+"""Entry points of the drivers into a filter's operations, in whichever module they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bloomredis.operations.kinds import filter as plain
 
 
 def _found(module: str, name: str) -> Any:
-    """Return what a module has under a name, None if there is no such module or name."""
+    """Return a module's attribute, or None without such a module or name."""
     spec = importlib.util.find_spec(module)
     return spec and getattr(importlib.import_module(module), name, None)
 
@@ -22,7 +22,7 @@ PlainOperations: Callable[..., Any] = (
     _found("bloomredis.operations.kinds.plain", "PlainOperations") or plain.FilterOperations
 )
 NOTHING_IN_DOUBT: type[Exception] = getattr(errors, "ConnectionFailedError", OutcomeUnknownError)
-"""What is raised for a call that may simply be made again."""
+"""The error of a call that can simply be repeated."""
 
 
 def in_local_cache(operations: Any, item: str) -> bool:

@@ -1,7 +1,7 @@
-"""The surroundings of simulated processes: clocks, process ids, random bytes, locks, and fork().
+"""The environment of simulated processes: clocks, process ids, random bytes, locks, and fork().
 
-The modules of bloomredis are given stand-ins for `time`, `os` and `threading`, so that a run depends on
-nothing but its seed and its schedule.
+The modules of bloomredis get stand-ins for `time`, `os` and `threading`, so that a run depends only on its
+seed and its schedule.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from bloomredis.protocol.steps import Call
 from bloomredis.stored.state.item_calls import FilterCall
 
 FEW_BITS: Final = 70
-"""Bits of a batch that a load sends as segments: some three items or more."""
+"""Bits above which a load sends a batch as segments: some three items or more."""
 
 MOST_HASHED: Final = 4096
-"""Items whose bits are remembered: hashing a small batch takes longer than executing it."""
+"""The most items whose hashes are cached: hashing a small batch takes longer than executing it."""
 
 
-class Deadlock(Exception):  # noqa: N818 - not an error of the simulated program's callers
-    """A lock that is held was asked for: in one thread nobody else can release it."""
+class Deadlock(Exception):  # noqa: N818 - not an error for callers
+    """A held lock was requested: in one thread nobody else can release it."""
 
 
 class Lock:
-    """A lock that cannot be waited for."""
+    """A lock without waiting."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -69,7 +69,7 @@ class Lock:
 
 
 class RLock(Lock):
-    """A lock that its holder may take again."""
+    """A lock that its holder may acquire again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class RLock(Lock):
 
 
 class _Instead:
-    """A module of which some names are others."""
+    """A module with some names replaced."""
 
     def __init__(self, module: Any, **names: Any) -> None:
         self.__dict__.update(names)
@@ -88,30 +88,30 @@ class _Instead:
 
 
 class Environment:
-    """Clocks in seconds, the id of the process that is running, and random bytes."""
+    """Clocks in seconds, the id of the running process, and random bytes."""
 
     def __init__(self) -> None:
         self.begin(0)
 
     def begin(self, seed: int) -> None:
         """Start over."""
-        self.note: Callable[[Call], None] | None = None  # is told of each call
+        self.note: Callable[[Call], None] | None = None  # receives each call
         self.now = 1000.0
         self._nanoseconds = 0
         self.pid = 100
         self._random = random.Random(seed)
 
     def monotonic(self) -> float:
-        """Return the clock of the clients."""
+        """Return the clients' clock."""
         return self.now
 
     def nanoseconds(self) -> int:
-        """Return the clock of the clients, which never stands still for a nanosecond."""
+        """Return the clients' clock, at least a nanosecond later each time."""
         self._nanoseconds += 1
         return int(self.now * 1e9) + self._nanoseconds
 
     def getpid(self) -> int:
-        """Return the id of the process whose code is running."""
+        """Return the id of the running process."""
         return self.pid
 
     def urandom(self, size: int) -> bytes:
@@ -119,7 +119,7 @@ class Environment:
         return self._random.randbytes(size)
 
     def _names(self) -> dict[Any, Any]:
-        """Return what each thing is replaced with, wherever a module has it."""
+        """Return the replacement of each object, wherever a module refers to it."""
         times: dict[str, Any] = dict.fromkeys(("monotonic", "time", "perf_counter"), self.monotonic)
         process = {"getpid": self.getpid, "urandom": self.urandom}
         instead = {
@@ -132,11 +132,11 @@ class Environment:
             instead
             | {getattr(os, name): new for name, new in process.items()}
             | {time.monotonic: self.monotonic, clock.now: self.monotonic, time.time_ns: self.nanoseconds}
-            | {forks.check: lambda: None}  # all processes are in one
+            | {forks.detect_fork: lambda: None}  # all simulated processes are in one
         )
 
     def _noted(self, init: Callable[..., None]) -> Callable[..., None]:
-        """Return the constructor of calls, which tells `note` of each."""
+        """Return the constructor of calls, which passes each to `note`."""
 
         def noted(call: Call, *arguments: Any, **options: Any) -> None:
             init(call, *arguments, **options)
@@ -175,7 +175,7 @@ def modules() -> list[Any]:
 
 
 def _remembered() -> Iterator[Any]:
-    """Yield patches that let hashing, which depends on nothing else, remember what it returned."""
+    """Yield patches that cache the results of hashing, which depends on nothing else."""
     for layout in (Blocked, Classic, Counting):
         for name in ("pack_one", "pack", "probes"):
             yield mock.patch.object(layout, name, _remembering(getattr(layout, name)))

@@ -1,6 +1,6 @@
-"""The faults: what can go wrong, how it is drawn, and what it does.
+"""Faults: how each is drawn, and its effect.
 
-Each is a name with a function that proposes the arguments of an action, or None where it makes no sense now.
+Each has a name and a function that proposes the arguments of an action, or None if it makes no sense now.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORDS: Final = (
     *("READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM"),
     *("BUSY", "LOADING", "NOAUTH", "MASTERDOWN", "ERR"),
 )
-"""First words of refusals; the last one says nothing to the library."""
+"""First words of refusals; the library does not know the last one."""
 _ERRORS: Final = {"connection": redis.exceptions.ConnectionError, "timeout": redis.exceptions.TimeoutError}
 
 
@@ -33,7 +33,7 @@ _ERRORS: Final = {"connection": redis.exceptions.ConnectionError, "timeout": red
 
 
 def lose(world: Stage, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 - an argument of an action
-    """Let a client lose its connection, before or after its message was executed."""
+    """Break a client's connection, before or after its message was executed."""
     exchange = world.network.exchanges.get(ref)
     if exchange is not None:
         clock = world.server.data.now
@@ -42,9 +42,10 @@ def lose(world: Stage, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 
 
 
 def refuse(world: Stage, ref: str, word: str) -> None:
-    """Let the server refuse a message; a full memory does so only with the one sending that there is.
+    """Let the server refuse a message, for a full memory only if no other attempt exists.
 
-    It does not bar the answer of an earlier sending, and proves nothing about one that is still on its way.
+    The refusal does not exclude the answer of an earlier attempt, and proves nothing about one still in
+    flight.
     """
     exchange = world.network.exchanges.get(ref)
     if exchange is None or exchange.message is None:
@@ -58,14 +59,14 @@ def refuse(world: Stage, ref: str, word: str) -> None:
 
 
 def copy(world: Stage, ref: str) -> None:
-    """Let a copy of a message stay in the network."""
+    """Leave a copy of a message in the network."""
     exchange = world.network.exchanges.get(ref)
     if exchange is not None and not exchange.is_refused:
         world.network.copy(exchange)
 
 
 def stray(world: Stage, name: str) -> None:
-    """Let a message be executed that nobody waits for."""
+    """Execute a message that nobody waits for."""
     message = world.network.strays.pop(name, None)
     while message is not None and not message.is_executed:
         world.run(message)
@@ -75,19 +76,19 @@ def stray(world: Stage, name: str) -> None:
 
 
 def flush_scripts(world: Stage) -> None:
-    """Let the server forget its scripts."""
+    """Make the server drop its scripts."""
     for server in world.servers:
         server.flush_scripts()
 
 
 def flush_all(world: Stage) -> None:
-    """Let the server forget everything."""
+    """Make the server drop everything."""
     for server in world.servers:
         server.data.flushall()
 
 
 def evict(world: World, what: str, place: int) -> None:
-    """Let the server evict a key: the filter, a receipt or a claim."""
+    """Evict a key from the server: the filter, a receipt or a claim."""
     keys = [key for key in world.server.data.alive() if what_is(key) == what]
     if keys:
         key = keys[place % len(keys)]
@@ -96,14 +97,14 @@ def evict(world: World, what: str, place: int) -> None:
 
 
 def garble(world: World) -> None:
-    """Let what is to take the filter's place be of a later release."""
+    """Write a later format version into the filter's successor."""
     value = world.server.data.find(SUCCESSOR)
     if value is not None:
         world.server.data.values[SUCCESSOR] = value[:VERSION_AT] + LATER_VERSION + value[VERSION_AT + 1 :]
 
 
 def rollback(world: World, writes: int) -> None:
-    """Let the server lose its last writes."""
+    """Make the server lose its last writes."""
     if len(world.older) < writes:
         return
     for _ in range(writes):
@@ -114,18 +115,18 @@ def rollback(world: World, writes: int) -> None:
 
 
 def jump(world: World, seconds: float) -> None:
-    """Let the server's clock jump ahead."""
+    """Advance the server's clock."""
     world.jump(seconds)
     world.history.jumped = world.history.step
 
 
 def deny(world: Stage, *verbs: str) -> None:
-    """Let the user have no right to some commands from now on; to all of them without arguments."""
+    """Deny the user these commands from now on, and no others."""
     world.server.denied = frozenset(verbs)
 
 
 def replicas(world: Stage, number: int) -> None:
-    """Let so many replicas confirm writes from now on."""
+    """Let that many replicas confirm writes from now on."""
     world.server.replicas = number
 
 
@@ -133,7 +134,7 @@ def replicas(world: Stage, number: int) -> None:
 
 
 def cancel(world: Stage, ref: str) -> None:
-    """Let a caller go away without waiting for its answer."""
+    """Let a caller leave without waiting for its answer."""
     call = world.calls.get(ref)
     if call is None:
         return
@@ -148,7 +149,7 @@ def cancel(world: Stage, ref: str) -> None:
 
 
 def interrupt(world: Stage, ref: str) -> None:
-    """Let an exception that nobody knows be raised where a thread waits for its reply."""
+    """Raise an unknown exception where a thread waits for its reply."""
     call = world.calls.get(ref)
     exchanges = world.network.of(ref)
     if call is not None and exchanges and call.task is None:
@@ -158,7 +159,7 @@ def interrupt(world: Stage, ref: str) -> None:
 
 
 def kill(world: Stage, name: str) -> None:
-    """Let a process die, and start again with new filter objects."""
+    """Kill a process, and restart it with new filter objects."""
     setup = next((each for each in world.scenario.processes if each.name == name), None)
     process = world.processes.get(name)
     if setup is None or process is None:
@@ -175,7 +176,7 @@ def kill(world: Stage, name: str) -> None:
 
 
 def fork(world: Stage, name: str, child_name: str, in_c: bool) -> None:  # noqa: FBT001 - an argument of an action
-    """Let a process fork: the child has copies of its filter objects, and none of its threads.
+    """Fork a process: the child has copies of its filter objects, and none of its threads.
 
     :param in_c: by a program that calls none of Python's hooks.
     """
@@ -189,10 +190,9 @@ def fork(world: Stage, name: str, child_name: str, in_c: bool) -> None:  # noqa:
 
 
 def clone(world: World, name: str, other_name: str) -> None:
-    """Let the machine of a process at rest be copied: two have its id, and no hook says so.
+    """Copy the machine of an idle process: two processes then have its id, and no hook runs.
 
-    Nothing is under way: a token, a claim without an answer, or a call that waits for its own, is one that
-    both machines have.
+    No call is in flight or pending, since both machines would have its token or its claim.
     """
     process = world.processes.get(name)
     if process is None or process.loop is not None or process.unseen or other_name in world.processes:
@@ -207,7 +207,7 @@ def clone(world: World, name: str, other_name: str) -> None:
 
 
 def _copied(world: Stage, process: Process, name: str, pid: int) -> Forked:
-    """Begin a process with copies of another's filter objects."""
+    """Start a process with copies of another's filter objects."""
     made = Process(name, pid, retries=process.retries)
     world.enter(made)
     forked = Forked()
@@ -220,7 +220,7 @@ def _copied(world: Stage, process: Process, name: str, pid: int) -> Forked:
     return forked
 
 
-# -- how faults are drawn
+# -- drawing of faults
 
 Draw = Callable[[Stage, random.Random], Action | None]
 
@@ -258,7 +258,7 @@ def _on_call(name: str) -> Draw:
 
 
 def late(world: Stage, rng: random.Random) -> Action | None:
-    """Return the execution of a message that nobody waits for, if there is one."""
+    """Return the execution of a message that nobody waits for, if one exists."""
     strays = list(world.network.strays)
     return Action("stray", (rng.choice(strays),)) if strays else None
 
@@ -308,7 +308,7 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "fork": (0.3, _copy("fork", (False, True))),
     "clone": (0.3, _copy("clone")),
 }
-"""The faults by name, each with how often it happens in proportion."""
+"""The faults by name, each with its relative frequency."""
 
 ACTIONS.update(
     {

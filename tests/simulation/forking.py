@@ -1,6 +1,7 @@
-"""What fork() does to the objects of a process: every one of them is there twice, with the same content.
+"""The effect of fork() on a process's objects: each exists twice, with the same content.
 
-Pickling and `copy.deepcopy` leave out what an object does not want in another process, so they are no fork.
+Pickling and `copy.deepcopy` leave out what an object excludes from another process, so they differ from a
+fork.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _SHARED: Final = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, type, Enum, frozenset),
     *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType, property),
 )
-"""Types whose objects never change, so that one does for both processes."""
+"""Types of immutable objects, which both processes share."""
 
 _FORGOTTEN: Final = (WeakKeyDictionary, WeakValueDictionary, WeakSet)
-"""Registries of objects that live elsewhere: a copy begins empty."""
+"""Registries of objects outside the process: their copies start empty."""
 
 
 class Forked:
@@ -38,7 +39,7 @@ class Forked:
 
     def __init__(self) -> None:
         self.copies: dict[int, Any] = {}
-        self._alive: list[Any] = []  # so that no id is used again
+        self._alive: list[Any] = []  # keeps each object alive, so that its id is not reused
 
     def __call__(self, thing: Any) -> Any:
         """Return the child's object for one of the parent's."""
@@ -83,17 +84,17 @@ class Forked:
 
     def _object(self, thing: Any) -> Any:
         if not hasattr(thing, "__dict__") and not _slots(thing):
-            return copy.copy(thing)  # an iterator of the standard library, say
+            return copy.copy(thing)  # such as an iterator of the standard library
         made = object.__new__(type(thing))
         self.copies[id(thing)] = made
         for name in (*getattr(thing, "__dict__", ()), *_slots(thing)):
             if hasattr(thing, name):
-                object.__setattr__(made, name, self(getattr(thing, name)))  # also where it is frozen
+                object.__setattr__(made, name, self(getattr(thing, name)))  # works for frozen objects, too
         return made
 
     def _array(self, thing: Any) -> Any:
         base = thing.base.obj if isinstance(thing.base, memoryview) else thing.base
-        if isinstance(base, bytearray):  # whose owner writes to it too
+        if isinstance(base, bytearray):  # its owner writes to it too
             return np.frombuffer(self(base), dtype=thing.dtype)
         return thing.copy()
 
@@ -109,7 +110,7 @@ _REGISTERED: Final = re.compile(r"register_at_fork\(\s*after_in_child=(\w+)")
 
 @cache
 def _hooks(module: types.ModuleType) -> list[Callable[[], object]]:
-    """Return the functions of a module that it registers to be called in a forked child."""
+    """Return a module's functions that it registers for a forked child."""
     return [getattr(module, name) for name in _REGISTERED.findall(inspect.getsource(module))]
 
 
@@ -123,14 +124,14 @@ def _registries() -> list[tuple[list[Callable[[], object]], list[WeakSet[Any]]]]
 
 
 def inherit(forked: Forked) -> None:
-    """Let the copies be in the registries that their originals are in."""
+    """Add the copies to the registries that contain their originals."""
     for _, registries in _registries():
         for registry in registries:
             registry.update([forked.copies[id(each)] for each in registry if id(each) in forked.copies])
 
 
 def after_fork(forked: Forked) -> None:
-    """Call what the modules of bloomredis have the system call in a child, on the child's objects only."""
+    """Call the hooks of the modules of bloomredis for a child, on the child's objects only."""
     for hooks, registries in _registries():
         before = [list(registry) for registry in registries]
         for registry, members in zip(registries, before, strict=True):

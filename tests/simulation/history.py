@@ -1,7 +1,7 @@
-"""The history of a run: requests of callers, and the changes that the server was seen to make.
+"""The history of a run: callers' requests, and the changes that the server made.
 
-What is stored is looked at after every command, so each change is known with the call that made it.  The
-history that belongs to the data goes back with them when the server is rolled back to an older state.
+The stored data is read after every command, so each change is known with its call. The history goes back
+together with the data when the server is rolled back to an older state.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Final, Literal, NamedTuple
 from bloomredis.protocol.receipts import RECEIPT_SECONDS
 
 TOKEN_SECONDS: Final = 60.0
-"""How long a token, or the same object asked again, answers as the call without an answer would have."""
+"""Seconds for which a retry, by token or on the same object, gets the missing answer."""
 
 State = Literal["running", "answered", "unknown", "void"]
 
 
 class Violation(AssertionError):  # noqa: N818 - a finding, not a fault of the simulation
-    """A rule that did not hold; `rule` is its short name."""
+    """A broken rule; `rule` is its short name."""
 
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(f"{rule}: {text}")
@@ -26,24 +26,25 @@ class Violation(AssertionError):  # noqa: N818 - a finding, not a fault of the s
 
 
 class Request:
-    """A caller's question about one item (or the whole filter), and what became of it.
+    """A caller's request about one item or the whole filter, and its outcome.
 
-    :ivar owner: the filter object that was asked.
+    :ivar owner: the filter object that was called.
     :ivar earlier: the request whose token it carries.
     :ivar entry: the newest entry of the log when it began.
     :ivar executed: the server's clock when its last command was executed, and the `generation` there.
     :ivar claims: whether its last command got the claim.
     :ivar committed: the entry of the log when a commit was first executed.
-    :ivar opened: the entry of the log and the generation that it opened, if it did; what it was `told` of.
-    :ivar is_behind: whether another call of its object has been told what is there since it began.
-    :ivar held: what a claim was answered with, or what a commit is about.
-    :ivar holder: the name of who claims, None for nobody's.
+    :ivar opened: the entry of the log and the generation that it opened, if any; `told` is the generation
+        in its reply.
+    :ivar is_behind: whether another call of its object got a newer generation since it began.
+    :ivar held: the claim in its answer, or the claim of a commit.
+    :ivar holder: the name of the claimer, None without a name.
     :ivar ending: the verb that ends the claim, once that began.
-    :ivar is_cancelled: whether its caller went away.
-    :ivar is_single: whether it was not made with others, as a batch.
+    :ivar is_cancelled: whether its caller left.
+    :ivar is_single: whether it was made alone and not in a batch.
     :ivar is_load: whether it asks for no answer.
     :ivar is_repeated: whether a message for it was executed more than once, or had several commands.
-    :ivar keys: the receipts and claims that its commands named.
+    :ivar keys: the receipts and claims in its commands.
     """
 
     __slots__ = (
@@ -112,18 +113,18 @@ class Request:
 
     @property
     def has_foreign_token(self) -> bool:
-        """Whether it carries the token of a call that was made on another object."""
+        """Whether it carries the token of a call on another object."""
         return self.earlier is not None and self.earlier.owner is not self.owner
 
     def overlaps(self, other: Request) -> bool:
-        """Return whether both were running at one moment."""
+        """Return whether both were in flight at one moment."""
         return (self.state == "running" or self.ended > other.started) and (
             other.state == "running" or other.ended > self.started
         )
 
 
 class Change:
-    """A change of one item: added, and then whether it was new, or removed; and who may be answered so."""
+    """A change of one item: added (and if it was new) or removed; and the requests that may report it."""
 
     __slots__ = ("claimants", "generation", "item", "new", "taken", "verb")
 
@@ -136,7 +137,7 @@ class Change:
 
 
 class Entry(NamedTuple):
-    """What was stored from a moment on: `now` on the clock of the clients."""
+    """The stored state from one moment on: `now` is on the clock of the clients."""
 
     now: float
     generation: bytes | None
@@ -144,21 +145,21 @@ class Entry(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The newest entry with the changes that led there, by item."""
+    """The newest entry with the changes that led to it, by item."""
 
     entry: Entry
     changes: dict[int, tuple[Change, ...]]
 
 
 class History:
-    """Everything that is known of a run.
+    """The whole history of a run.
 
-    :ivar unknown: requests to add or remove that have no answer; `left` are other requests without one.
-    :ivar step: the number of the action that is being taken.
+    :ivar unknown: adds and removals without an answer; `left` are other requests without one.
+    :ivar step: the number of the current action.
     :ivar rolled_back: the last step at which the server went back to an older state.
-    :ivar jumped: the last step at which the server's clock jumped ahead.
+    :ivar jumped: the last step at which the server's clock was advanced.
     :ivar evicted: the last step at which a key was evicted.
-    :ivar unreadable: the last step at which what is to take the filter's place could not be read.
+    :ivar unreadable: the last step at which the filter's successor could not be read.
     """
 
     def __init__(self, items: int, clocks: Callable[[], tuple[float, int]]) -> None:
@@ -173,17 +174,17 @@ class History:
         self.requests: list[list[Request]] = [[] for _ in range(items)]
         self.unknown: list[Request] = []
         self.left: list[Request] = []
-        self._gone: set[bytes] = set()  # generations
+        self._gone: set[bytes] = set()  # generations that were replaced
 
     def begin(self, request: Request, now: float, clock: int) -> None:
-        """Note that a request begins."""
+        """Record the start of a request."""
         request.started, request.entry = self.step, len(self.log) - 1
         request.now, request.clock = now, clock
         if request.item >= 0:
             self.requests[request.item].append(request)
 
     def end(self, request: Request, state: State, now: float, clock: int) -> None:
-        """Note that a request ends."""
+        """Record the end of a request."""
         request.state, request.ended = state, self.step
         if state == "unknown" and request.verb in ("add", "remove"):
             self.unknown.append(request)
@@ -199,7 +200,7 @@ class History:
         verb: str,
         requests: Sequence[Request],
     ) -> None:
-        """Note what is stored after a command of these requests."""
+        """Record the stored state after a command of these requests."""
         before = self.stored
         if generation == before.entry.generation and counts == before.entry.counts:
             return
@@ -223,22 +224,22 @@ class History:
         self._store(Stored(Entry(now, generation, counts), changes))
 
     def _replace(self, old: bytes | None, new: bytes | None, verb: str) -> None:
-        """Note that another filter is stored by now: one that was there before would pass for that one."""
+        """Record that another filter is stored; fail if its generation was stored before."""
         if new in self._gone:
             raise Violation("revived", f"a generation that was gone is stored again after {verb!r}")
         if old is not None:
             self._gone.add(old)
 
     def _claimants(self, item: int, verb: str, requests: Sequence[Request]) -> list[Request]:
-        """Return the requests that may be answered that they changed an item."""
+        """Return the requests that may report a change of an item."""
         claimants = [each for each in requests if each.item == item and each.verb == verb]
         if claimants or not requests:
             return claimants
-        owner = requests[0].owner  # a removal settles what was added before
+        owner = requests[0].owner  # a removal resolves an earlier add first
         return [each for each in self.unknown if (each.item, each.verb, each.owner) == (item, verb, owner)]
 
     def restore(self, now: float, stored: Stored) -> None:
-        """Note that the server went back to what was stored then."""
+        """Record that the server went back to an older state."""
         self._gone.clear()
         self._store(Stored(stored.entry._replace(now=now), stored.changes))
 
@@ -246,23 +247,23 @@ class History:
         self.stored = stored
         self.log.append(stored.entry)
 
-    # -- what the rules ask
+    # -- questions of the rules
 
     def window(self, request: Request, seconds: float = 0.0) -> list[Entry]:
-        """Return what was stored at any time while a request ran, and so many seconds before."""
+        """Return the stored states during a request, and for that many seconds before it."""
         first = request.entry
         while first > 0 and seconds and self.log[first].now > request.now - seconds:
             first -= 1
         return self.log[first:]
 
     def live(self, item: int) -> tuple[Change, ...]:
-        """Return the changes of an item that led to what is stored."""
+        """Return the changes of an item that led to the stored state."""
         return self.stored.changes.get(item, ())
 
     def is_disturbed(self, request: Request) -> bool:
-        """Return whether the server lost since what it needs for the answer to a request.
+        """Return whether the server has since lost what a request's answer needs.
 
-        An older state has the receipts that belong to it; it may not have the claims of the newer one.
+        An older state has its own receipts; it may lack the claims of the newer one.
         """
         has_waited = self._clocks()[1] - request.clock >= RECEIPT_SECONDS * 1e6
         return (
@@ -272,19 +273,19 @@ class History:
         )
 
     def was_unreadable(self, request: Request) -> bool:
-        """Return whether a call may say that what is stored cannot be read."""
+        """Return whether a call may report the stored data as unreadable."""
         return self.unreadable >= request.started
 
     def is_excused(self, request: Request) -> bool:
-        """Return whether a request that was sent again may get another answer than its first sending."""
+        """Return whether a retry may get another answer than its first attempt."""
         return not request.owner.retry_safe or self.is_disturbed(request)
 
     def is_due(self, request: Request) -> bool:
-        """Return whether who asks again has to get the answer that a request did not get, or an error."""
+        """Return whether a retry must get the answer that a request did not get, or an error."""
         return request.state == "unknown" and not self.is_excused(request)
 
     def is_owed(self, request: Request, now: float, clock: int) -> bool:
-        """Return whether a request without an answer has to get it if somebody asks."""
+        """Return whether a request without an answer must get it on retry."""
         return self.may_be_owed(request, now, clock) and not self.is_excused(request)
 
     def may_be_owed(self, request: Request, now: float, clock: int) -> bool:
@@ -300,3 +301,8 @@ def _changes(like: Change, before: int, after: int) -> Iterator[Change]:
     """Yield the changes that lead from one count to another."""
     for count in range(before, after) if before < after else range(before - after):
         yield Change(like.verb, like.item, like.generation, like.claimants, new=before < after and count == 0)
+
+
+def state_of(held: Any) -> Any:
+    """Return the state of a claim: a filter returns it in a `Claim`, an operation directly."""
+    return getattr(held, "_state", held)

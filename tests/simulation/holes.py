@@ -1,4 +1,4 @@
-"""Holes that the simulator has to find, each with the faults that it takes."""
+"""Holes that the simulator must find, each with the faults that it needs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ OF_MANY: Final[dict[str, tuple[str, set[str]]]] = {
     "damage-cleared-again": ("ScalingBloomFilter", {"evict_layer"}),
     "sweeps-too-far": ("ShardedBloomFilter", {"crash", "slow"}),
     "record-revived": ("RotatingBloomFilter", {"flush_all", "slow", "leap"}),
-    "record-not-looked-at": ("ShardedBloomFilter", {"evict_record", "slow"}),
 }
-"""The holes of filters of many keys: the kind that has it, and the faults that it takes."""
+"""The holes of filters of many keys: the kind that has each, and the faults that it needs."""
 
 KIND_OF: Final = {
     "module-never-grows": "module",
+    "shards-without-time": "ShardedBloomFilter",
     "unreadable-is-missing": "BloomFilter",
     **{hole: kind for hole, (kind, _) in OF_MANY.items()},
 }
-"""The kind that has a hole, where not all in one key have."""
+"""The kind with a hole, if not all kinds in one key have it."""
 
 
 def _module_never_grows(patch: Callable[[Any, str, Any], None]) -> None:
-    """A script does not find in BF.INFO's reply that a filter of the module grows."""
+    """Scripts do not detect from BF.INFO that the module's filter grows."""
     run = Scripts.run
 
     def misread(self: Scripts, sha: str, text: bytes, *rest: Any) -> Any:
@@ -38,15 +38,27 @@ def _module_never_grows(patch: Callable[[Any, str, Any], None]) -> None:
     patch(Scripts, "run", misread)
 
 
+def _shards_without_time(patch: Callable[[Any, str, Any], None]) -> None:
+    """Scripts give no time to what they create, so a recreated shard equals the lost one."""
+    run = Scripts.run
+
+    def timeless(self: Scripts, sha: str, text: bytes, *rest: Any) -> Any:
+        return run(self, f"{sha} timeless", text.replace(b"local time = clock()", b"local time = 1"), *rest)
+
+    patch(Scripts, "run", timeless)
+
+
 OF_THE_STAGE: Final[dict[str, Callable[[Any], None]]] = {
     "forks-unseen": lambda patch: patch(Stage, "check", lambda *_: None),
     "module-never-grows": _module_never_grows,
+    "shards-without-time": _shards_without_time,
 }
-"""Holes that are opened here alone: no call looks at the process that it is in; the text of a script."""
+"""Holes that only the simulator opens: no call checks its process; a script has another text."""
 
 WITH: Final = {
     "forks-unseen": {"fork"},
     "module-never-grows": set(),
+    "shards-without-time": {"evict_shard"},
     "unreadable-is-missing": {"garble"},
     "refusal-proves": {"lost_reply", "refusal"},
     "cache-learns-for-newest": {"slow"},
@@ -68,12 +80,12 @@ WITH: Final = {
     "follower-creates": {"flush_all", "evict_filter"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
-"""The faults by hole; all calls are made."""
+"""The faults for each hole; all calls are made."""
 
 
 @contextmanager
 def opened(names: Iterable[str]) -> Iterator[None]:
-    """Open some holes for a while."""
+    """Open some holes inside a block."""
     with ExitStack() as stack:
 
         def patch(thing: Any, name: str, value: Any) -> None:

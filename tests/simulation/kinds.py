@@ -1,4 +1,4 @@
-"""The kinds of filters that are simulated: how they are made, what is called, and how to see what is stored.
+"""Kinds of filters to simulate: construction, calls, and an observer of the stored data.
 
 Another kind is another entry of `KINDS`.
 """
@@ -24,19 +24,19 @@ from tests.simulation.module import Items
 KEY: Final = "f"
 ITEMS: Final = 6
 MOST_CALLS: Final = 6
-"""Calls under way at the same time."""
+"""The most concurrent calls."""
 
 MARKER_BYTES: Final = 16
 NAMES: Final = tuple(f"x{item}" for item in range(ITEMS))
 
 Observed = tuple[bytes | None, tuple[int, ...]]
-"""The generation of what is stored, None if there is none, and how often each item is in."""
+"""The generation of the stored filter, or None without one, and how often each item is in it."""
 
 _NOTHING: Final[Observed] = (None, (0,) * ITEMS)
 
 
 SUCCESSOR: Final = b"{%s}:successor" % KEY.encode()
-"""Where a rebuild makes what is to take the filter's place; the version is a byte of it."""
+"""The key of a rebuild's successor, and the place of its version byte."""
 
 VERSION_AT: Final = 6
 LATER_VERSION: Final = b"\x63"
@@ -54,10 +54,10 @@ def claim_key(encoded: bytes) -> bytes:
 class Kind:
     """A kind of filter.
 
-    :ivar calls: what is called, and how often in proportion.
-    :ivar shared: options of which a run chooses one for all objects.
-    :ivar variants: options of which each object has its own.
-    :ivar observer: returns a function that says what is stored, given what its items are encoded as.
+    :ivar calls: the calls, each with its relative frequency.
+    :ivar shared: options of which a run chooses one value for all objects.
+    :ivar variants: options of which each object has its own value.
+    :ivar observer: returns a function that reads the stored state, given the encoded items.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Kind:
 
 
 class _Observer(ABC):
-    """Reads the value of the filter's key again where it has changed."""
+    """Reads the value of the filter's key again after a change."""
 
     def __init__(self, items: Sequence[bytes]) -> None:
         self._items = items
@@ -92,11 +92,11 @@ class _Observer(ABC):
 
 
 class PlainObserver(_Observer):
-    """The items in a filter of one bitmap, by its bits."""
+    """Reads the items in a filter of one bitmap from its bits."""
 
     def __init__(self, items: Sequence[bytes]) -> None:
         super().__init__(items)
-        self._masks: dict[bytes, tuple[int, ...]] = {}  # by the parameters in the header
+        self._masks: dict[bytes, tuple[int, ...]] = {}  # by the header, which has the parameters
 
     def _read(self, value: bytes) -> Observed:
         parameters = value[:40]
@@ -112,7 +112,7 @@ class PlainObserver(_Observer):
 
 
 class CountingObserver(_Observer):
-    """How often each item is in a filter that counts, by its counters."""
+    """Reads how often each item is in a counting filter from its counters."""
 
     def __init__(self, items: Sequence[bytes]) -> None:
         super().__init__(items)
@@ -128,7 +128,7 @@ class CountingObserver(_Observer):
 
 
 class ModuleObserver(_Observer):
-    """The items in a filter of the server's module; its generation is in its markers."""
+    """Reads the items in a filter of the server's module; its generation is in its markers."""
 
     def _read(self, value: Any) -> Observed:
         if not isinstance(value, Items):

@@ -1,4 +1,4 @@
-"""An event loop without time or files, and the client that asyncio filters are given."""
+"""An event loop without time or files, and the client for asyncio filters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Send = Callable[[list[Any], "asyncio.Future[Any]", bool], None]
 
 
 class Loop(asyncio.AbstractEventLoop):
-    """Callbacks in the order in which they were asked for; `run` runs them until none is left."""
+    """Runs callbacks in the order of their requests, until none is left."""
 
     def __init__(self, clock: Callable[[], float], pass_time: Callable[[float], None]) -> None:
         self._ready: deque[asyncio.Handle] = deque()
@@ -35,7 +35,7 @@ class Loop(asyncio.AbstractEventLoop):
         return asyncio.TimerHandle(self.time(), callback, args, self, context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Do nothing: its callback sees that nobody waits for it."""
+        """Do nothing: the callback sees that nobody waits for it."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -62,7 +62,7 @@ class Loop(asyncio.AbstractEventLoop):
         return True
 
     def run(self) -> None:
-        """Run all callbacks, and those that they ask for; raise what one of them raises."""
+        """Run all callbacks and those that they add; raise an exception of any."""
         events._set_running_loop(self)
         try:
             while self._ready:
@@ -76,7 +76,7 @@ class Loop(asyncio.AbstractEventLoop):
             raise self._errors.pop()
 
     def stop(self) -> None:
-        """Let all tasks vanish, as those of a process that dies."""
+        """Drop all tasks, as if the process had died."""
         events._set_running_loop(self)
         try:
             for task in self._tasks:
@@ -106,7 +106,7 @@ class Loop(asyncio.AbstractEventLoop):
 
 
 class Client:
-    """What an asyncio filter needs of a client: `send` is given commands and the future of the replies."""
+    """A client for an asyncio filter: `send` gets commands and the future of their replies."""
 
     def __init__(self, loop: Loop, send: Send) -> None:
         self._loop, self._send = loop, send

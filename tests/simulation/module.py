@@ -1,4 +1,4 @@
-"""The commands BF.* of a server's module, over filters that never err: the items themselves are stored."""
+"""The commands BF.* of a server's module, over filters that never err: they store the items themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COMMANDS: Final = ("bf.insert", "bf.add", "bf.madd", "bf.exists", "bf.mexists", 
 
 
 class Items(NamedTuple):
-    """A value: never changed in place."""
+    """An immutable value."""
 
     capacity: int
     error_rate: bytes
@@ -19,7 +19,7 @@ class Items(NamedTuple):
 
     @property
     def filters(self) -> list[int]:
-        """The capacities of the filters that it consists of, each so much larger than the one before."""
+        """The capacities of its filters, each larger than the one before by the same factor."""
         found = [self.capacity]
         while sum(found) < len(self.items):
             found.append(found[-1] * self.expansion)
@@ -27,11 +27,11 @@ class Items(NamedTuple):
 
 
 _BY_ITSELF: Final = Items(100, b"0.01", 2, frozenset())
-"""What an add makes where there is no key."""
+"""The filter that an add creates under a missing key."""
 
 
 class Module:
-    """The commands over the values of a database: a public method for each."""
+    """The commands over the values of a database, with a public method for each."""
 
     def __init__(self, data: Database) -> None:
         self._data = data

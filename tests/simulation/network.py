@@ -1,4 +1,4 @@
-"""The network between clients and the server: messages, and how a client library sends them again."""
+"""The network between clients and the server: messages, and retries by a client library."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _BY_WORD: Final = {
     "MASTERDOWN": redis.exceptions.MasterDownError,
 }
 _SCRIPTS: Final = [
-    *(scripts.load(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)),
-    *(scripts.load(verb, module=True) for verb in ("claim", "commit", "extend", "release")),
+    *(scripts.load_script(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)),
+    *(scripts.load_script(verb, module=True) for verb in ("claim", "commit", "extend", "release")),
 ]
 _VERBS: Final = {name: each.verb for each in _SCRIPTS for name in (each.sha, each.text)}
 KNOWN_SCRIPTS: Final = {each.sha: each.text.encode() for each in _SCRIPTS}
@@ -30,26 +30,26 @@ KNOWN_SCRIPTS: Final = {each.sha: each.text.encode() for each in _SCRIPTS}
 
 
 def error_of(text: str) -> Exception:
-    """Return the exception that the client library makes of an error reply."""
+    """Return the client library's exception for an error reply."""
     word, _, rest = text.partition(" ")
     kind = _BY_WORD.get(word)
     return redis.exceptions.ResponseError(text) if kind is None else kind(rest)
 
 
 _OWNERS: Final = {"claim": 3, "commit": 2, "extend": 0, "release": 0}
-"""Index of the argument with the owners, by verb; a generation may come before one."""
+"""Index of the argument with the owners, by verb; a generation may precede an owner."""
 
 
 def verb_of(command: Sequence[Any]) -> str:
-    """Return the verb of the script that a command runs, or the command's own."""
+    """Return the verb of the script that a command runs, or the command's own name."""
     verb = _VERBS.get(command[1]) if command[0] in ("EVALSHA", "EVAL") else None
-    if verb == "module_reserve" and command[5] == b"":  # it makes nothing
+    if verb == "module_reserve" and command[5] == b"":  # a read that creates nothing
         return "describe"
     return verb.removeprefix("module_") if verb else str(command[0])
 
 
 def owners_in(command: Sequence[Any]) -> list[bytes]:
-    """Return the owners that a command about claims names, in order; none for another command."""
+    """Return the owners in a command about claims, in order; none for another command."""
     at = _OWNERS.get(verb_of(command))
     if at is None:
         return []
@@ -58,7 +58,7 @@ def owners_in(command: Sequence[Any]) -> list[bytes]:
 
 
 class Message:
-    """One sending of some commands; those with a reply have been executed."""
+    """One attempt to send commands; those with a reply have been executed."""
 
     __slots__ = ("clock", "exchange", "name", "replies")
 
@@ -68,20 +68,20 @@ class Message:
 
     @property
     def is_executed(self) -> bool:
-        """Whether all of its commands were."""
+        """Whether all of its commands were executed."""
         return len(self.replies) == len(self.exchange.commands)
 
     def copied(self, name: str) -> Message:
-        """Return a copy that has not been executed."""
+        """Return a copy without executed commands."""
         return Message(self.exchange, name, self.clock)
 
 
 class Exchange:
     """Commands that a client sends until it has the replies, or gives up.
 
-    :ivar requests: those that it is sent for.
-    :ivar place: that of the server among several.
-    :ivar executions: of its commands, by any of its sendings.
+    :ivar requests: the requests that it is sent for.
+    :ivar place: the place of the server among several.
+    :ivar executions: executions of its commands, by any attempt.
     :ivar is_refused: whether the server had no memory for it.
     :ivar answer: called with the reply.
     :ivar fail: called with the error.
@@ -125,10 +125,10 @@ class Exchange:
 
 
 class Network:
-    """Messages under way.
+    """Messages in flight.
 
-    :ivar exchanges: those that clients wait for.
-    :ivar strays: messages that nobody waits for any more, and which may still be executed.
+    :ivar exchanges: the exchanges that clients wait for.
+    :ivar strays: messages that nobody waits for any more, and that may still be executed.
     """
 
     def __init__(self) -> None:
@@ -136,32 +136,32 @@ class Network:
         self.strays: dict[str, Message] = {}
 
     def of(self, ref: str) -> list[Exchange]:
-        """Return the exchanges of a call: one, or one with each server."""
+        """Return the exchanges of a call: one, or one for each server."""
         return [each for name, each in self.exchanges.items() if name == ref or name.startswith(f"{ref}@")]
 
     def send(self, exchange: Exchange, clock: int) -> None:
-        """Send the commands of an exchange, for the first time or again."""
+        """Send the commands of an exchange, for the first time or as a retry."""
         exchange.sendings += 1
         exchange.message = Message(exchange, f"{exchange.ref}.{exchange.sendings}", clock)
         self.exchanges[exchange.ref] = exchange
 
     def has_strays(self, exchange: Exchange) -> bool:
-        """Return whether another message of an exchange is still on its way."""
+        """Return whether another message of an exchange is still in flight."""
         return any(message.exchange is exchange for message in self.strays.values())
 
     def leave(self, message: Message) -> None:
-        """Leave a message that was not executed to its fate."""
+        """Leave a message that was not executed in the network."""
         if not message.is_executed:
             self.strays[message.name] = message
 
     def copy(self, exchange: Exchange) -> None:
-        """Leave a copy of a message on its way."""
+        """Leave a copy of a message in the network."""
         message = exchange.message
         if message is not None and f"{message.name}c" not in self.strays:
             self.strays[f"{message.name}c"] = message.copied(f"{message.name}c")
 
     def answer(self, exchange: Exchange) -> None:
-        """Hand a client the replies that it waits for."""
+        """Give a client the replies that it waits for."""
         message = exchange.message
         if message is None or not message.is_executed:
             return
@@ -174,7 +174,7 @@ class Network:
             exchange.answer(message.replies[0])
 
     def break_connection(self, exchange: Exchange, error: Exception, clock: int, *, late: bool) -> None:
-        """Let a client lose its connection: the library sends again, or the caller has the error."""
+        """Break a client's connection: the library retries, or the caller gets the error."""
         if exchange.message is not None and late:
             self.leave(exchange.message)
         if exchange.sendings <= exchange.retries:
@@ -184,6 +184,6 @@ class Network:
         exchange.fail(error)
 
     def abandon(self, exchange: Exchange) -> None:
-        """Forget an exchange whose caller has gone; what was sent is still on its way."""
+        """Drop an exchange whose caller has left; its messages stay in flight."""
         if self.exchanges.pop(exchange.ref, None) is not None and exchange.message is not None:
             self.leave(exchange.message)

@@ -1,4 +1,4 @@
-"""The outcomes of calls: answers are checked, and requests without one are remembered as such."""
+"""Outcomes of calls: answers are checked, and unanswered requests are recorded."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from tests.simulation.entries import NOTHING_IN_DOUBT
-from tests.simulation.history import Request, State, Violation
+from tests.simulation.history import Request, State, Violation, state_of
 from tests.simulation.processes import Call
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class SoftTimeLimit(Exception):  # noqa: N818 - as in the library whose exception it is like
-    """An exception that is neither the client library's nor bloomredis'."""
+class SoftTimeLimit(Exception):  # noqa: N818 - as in Celery
+    """An exception from neither the client library nor bloomredis."""
 
 
 REFUSES: Final = "the server refuses"
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """Return whether an error is the server's own for a call that it was told to refuse."""
+    """Return whether an error is the server's own refusal that a fault caused."""
     return isinstance(error, redis.exceptions.ResponseError) and REFUSES in str(error)
 
 
@@ -50,7 +50,7 @@ _UNKNOWN: Final[tuple[type[BaseException], ...]] = (
 
 
 def settle(world: World, call: Call, answer: Any, error: BaseException | None) -> None:
-    """Check what a call ended with."""
+    """Check a call's outcome."""
     answers = answer if isinstance(answer, list) else [answer] * len(call.requests)
     tokens: Sequence[str | None] = getattr(error, "tokens", ())
     if error is not None:
@@ -86,7 +86,7 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
         if request.verb == "rebuild" and isinstance(
             error, FilterLostError | FilterMismatchError | FilterNotFoundError
         ):
-            pass  # another one is rebuilding it, or its successor was lost
+            pass  # another call rebuilds it, or its successor was lost
         elif isinstance(error, FilterMismatchError) and world.history.was_unreadable(request):
             pass
         elif isinstance(error, FilterFullError) and request.owner.options.get("on_full") == "raise":
@@ -98,7 +98,7 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
         elif not isinstance(error, _UNKNOWN) and not is_refused(error):
             raise Violation("unexpected error", f"{request} raised {error!r}") from error
         request.is_cancelled = isinstance(error, _CANCELLED)
-        asked_again = "same object" in str(error)  # about an earlier call, whose token is its caller's
+        asked_again = "same object" in str(error)  # about an earlier call, whose caller has the token
         alone = request.is_single and request.owner.process.loop is None and not asked_again
         if isinstance(error, OutcomeUnknownError) and alone and request.verb == "add":
             world.rules.unknown(request)
@@ -114,11 +114,12 @@ def _not_held(world: World, request: Request) -> None:
 
 def _claimed(world: World, request: Request, claim: Any) -> None:
     if any(each.held is claim for each in world.held):
-        return  # that of an equal item of the batch
+        return  # it belongs to an equal item of the batch
     request.held = claim
-    if claim.state == "claimed":
+    status = state_of(claim).status
+    if status == "claimed":
         world.held.append(request)
-    world.claims.claimed(request, claim.state)
+    world.claims.claimed(request, status)
 
 
 def _committed(world: World, request: Request, state: str | None) -> None:

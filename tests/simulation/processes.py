@@ -1,4 +1,4 @@
-"""Simulated processes: filter objects, and calls that go on at the same time, as those of threads do."""
+"""Simulated processes: filter objects, and concurrent calls like those of threads."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from bloomredis.protocol import steps
 from tests.simulation.history import Request
 
 ACKNOWLEDGING: Final = ("reserve", "clear", "delete")
-"""Calls after which an object goes on with whatever filter is there."""
+"""Calls after which an object accepts the stored filter."""
 
 _TELLING: Final = ("add", "contains", "remove", "claim", "commit")
-"""Calls whose answer says that the object has opened the filter."""
+"""Calls whose answer shows that the object has opened the filter."""
 
 Outcome = Callable[["Call", Any, BaseException | None], None]
 
 
 @dataclass(frozen=True)
 class Setup:
-    """How a process is set up, and its filter objects: options for each.
+    """The options of a process, and of each of its filter objects.
 
-    :ivar retries: how often the client library sends a command again.
+    :ivar retries: how often the client library retries a command.
     """
 
     name: str
@@ -33,10 +33,10 @@ class Setup:
 
 
 class Owner:
-    """A filter object, and the generations that it was given.
+    """A filter object, and the generations that it got.
 
     :ivar filter: its operations, or the asyncio filter over them.
-    :ivar acknowledged: the entry of the log and the generation that its last `reserve` or `clear` ended with.
+    :ivar acknowledged: the entry of the log and the generation at the end of its last `reserve` or `clear`.
     """
 
     def __init__(self, name: str, process: Process, made: Any, options: dict[str, Any]) -> None:
@@ -46,12 +46,12 @@ class Owner:
         self.cache_seconds: float = (
             options.get("local_cache_check", 1.0) if options.get("local_cache") else 0.0
         )
-        self.generations: dict[bytes | None, float] = {}  # and the step until which each was given
+        self.generations: dict[bytes | None, float] = {}  # with the last step at which each was current
         self.acknowledged: tuple[int, bytes | None] | None = None
         self.is_fresh = True
         self._fresh_since = -1
         self.running: list[Request] = []
-        self._opened: tuple[int, bytes | None] | None = None  # by a call that goes on with what is there
+        self._opened: tuple[int, bytes | None] | None = None  # by a call that accepts the stored filter
         self._newest: bytes | None = None  # by any call
 
     def __repr__(self) -> str:
@@ -59,11 +59,11 @@ class Owner:
         return f"{self.name}({options})"
 
     def knows(self, generation: bytes | None, request: Request) -> bool:
-        """Return whether the object was given a generation, and no other one before a request began."""
+        """Return whether the object got a generation, and no other one before a request began."""
         return self.generations.get(generation, -1) >= request.started
 
     def opened(self, generation: bytes | None, entry: int, requests: Sequence[Request]) -> None:
-        """Note that one of its calls was executed that opens what is there."""
+        """Record that one of its calls that open the filter was executed."""
         for request in requests:
             request.opened = entry, generation
         if self.recreates or self.may_open:
@@ -71,9 +71,10 @@ class Owner:
             self._newest = generation
 
     def told(self, requests: Sequence[Request]) -> None:
-        """Note that calls are given the reply that says what they opened.
+        """Record the reply that says which generation calls opened.
 
-        What another call of the object has been told since they began stands, but for calls that acknowledge.
+        If another call of the object got a generation since they began, that one stands, except for calls
+        that acknowledge a loss.
         """
         for request in requests:
             if request.verb in ACKNOWLEDGING or not request.is_behind:
@@ -87,17 +88,17 @@ class Owner:
 
     @property
     def may_open(self) -> bool:
-        """Whether it goes on with what is there."""
+        """Whether the object accepts the stored filter."""
         return self.is_fresh or any(each.verb in ACKNOWLEDGING for each in self.running)
 
     def begin(self, request: Request) -> None:
-        """Note that a request begins."""
+        """Record the start of a request."""
         self.running.append(request)
         if request.verb in ACKNOWLEDGING:
             self._opened = None
 
     def end(self, request: Request, step: int, *, answered: bool) -> None:
-        """Note that a request ends."""
+        """Record the end of a request."""
         self.running.remove(request)
         acknowledging = any(each.verb in ACKNOWLEDGING for each in self.running)
         if self.recreates and request.told is not None and request.told == self._newest:
@@ -121,7 +122,7 @@ class Owner:
             self.acknowledged = None if request.verb == "delete" else self._opened
 
     def _leave_others(self, given: bytes | None, step: int) -> None:
-        """Note that the object goes on with one generation."""
+        """Record that the object uses only this generation from now on."""
         for generation, last in self.generations.items():
             if generation != given:
                 self.generations[generation] = min(last, step)
@@ -130,7 +131,7 @@ class Owner:
 class Process:
     """A process: its id, and its filter objects by name.
 
-    :ivar unseen: what the hooks of its fork would have been called with, if none was.
+    :ivar unseen: the arguments of its fork's hooks, if those were not called.
     """
 
     def __init__(self, name: str, pid: int, *, retries: int) -> None:
@@ -141,9 +142,9 @@ class Process:
 
 
 class Call:
-    """An operation under way: what a thread does that waits for its replies.
+    """An operation in flight, like a thread that waits for its replies.
 
-    :ivar requests: those that it answers, one an item.
+    :ivar requests: the requests that it answers, one for each item.
     """
 
     def __init__(self, ref: str, owner: Owner, requests: Sequence[Any], ended: Outcome) -> None:
@@ -157,7 +158,7 @@ class Call:
         self.go_on(lambda: next(operation))
 
     def go_on(self, on: Callable[[], Any]) -> None:
-        """Let the operation go on until its next step or its end."""
+        """Continue the operation until its next step or its end."""
         try:
             step = on()
         except StopIteration as end:
@@ -168,7 +169,7 @@ class Call:
             self._send(self, step)
 
     def answer(self, reply: Any) -> None:
-        """Hand the operation a reply."""
+        """Give the operation a reply."""
         if self.operation is not None:
             operation = self.operation
             self.go_on(lambda: operation.send(reply))
@@ -180,13 +181,13 @@ class Call:
             self.go_on(lambda: operation.throw(error))
 
     def close(self) -> None:
-        """Let the operation know that its caller has gone."""
+        """Close the operation, as its caller has left."""
         if self.operation is not None:
             self.operation.close()
             self.operation = None
 
     def end(self, answer: Any, error: BaseException | None) -> None:
-        """Hand the caller what the operation ended with."""
+        """Give the caller the operation's outcome."""
         if self.operation is not None:
             self.operation.close()
         self.operation = None
@@ -194,6 +195,6 @@ class Call:
 
 
 def grouped(step: Any) -> list[tuple[tuple[int, ...], list[int], list[steps.Call]]]:
-    """Return for each server the way to it, and which calls of a step it gets, with these calls."""
+    """Return, for each server, the way to it and its calls of a step."""
     calls = step.calls if isinstance(step, steps.Many) else [step]
     return [(server, own, [calls[i] for i in own]) for server, own in steps.by_server(calls).items()]

@@ -1,7 +1,7 @@
 """Rebuilds of a filter, after which none of its items may be missed.
 
-The source has all that were in when the rebuild had begun, but for some that were added since: those are in
-the successor by that, even if they were called "already there".
+The source has all items from the beginning of the rebuild, except some that were added since: their adds
+put them into the successor, even if they got "already there".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CAPACITIES: Final = (None, 40, 300)
 
 
 def rebuild(world: World, operations: Any, ref: str) -> Generator[Any, Any, None]:
-    """Do what the context manager does for threads."""
+    """Do the context manager's work for threads."""
     block = operations.rebuild(**_options(ref))
     new = yield from block.begin()
     try:
@@ -45,7 +45,7 @@ def _options(ref: str) -> dict[str, Any]:
 
 
 class Source:
-    """The items that are in when a rebuild has begun."""
+    """The items in the filter when a rebuild has begun."""
 
     def __init__(self, world: World) -> None:
         _, counts = world.observe(world.server.data)
@@ -53,13 +53,13 @@ class Source:
         self._items = [item for item, count in enumerate(counts) if count]
 
     def __iter__(self) -> Iterator[str]:
-        """Yield them one by one, without those that were added since."""
+        """Yield the items one by one, without those added since."""
         yield from (NAMES[item] for item in self._items if not self._was_added(item))
 
     def _was_added(self, item: int) -> bool:
-        """Return whether an add that began after the rebuild was answered by the server itself."""
+        """Return whether the server itself answered an add that began after the rebuild."""
         requests = self._history.requests[item]
-        if any(each.state == "unknown" for each in requests):  # whose answer may have come of a receipt
+        if any(each.state == "unknown" for each in requests):  # whose answer may come from a receipt
             return False
         return any(
             each.verb == "add"

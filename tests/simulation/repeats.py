@@ -1,4 +1,4 @@
-"""Requests that ask again for an answer that an earlier one did not get."""
+"""Retries: requests for an answer that an earlier request did not get."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Repeats:
         self._history = history
 
     def _inherited(self, request: Request) -> list[Request]:
-        """Return the requests without an answer that a request asks again for, and what these asked for."""
+        """Return the unanswered requests that a request retries, directly or through others."""
         left = [each for each in self._history.unknown if each.item == request.item and each is not request]
         found, asking = [], [request]
         while asking and left:
@@ -23,12 +23,12 @@ class Repeats:
         return found
 
     def _since_first(self, request: Request) -> list[Entry]:
-        """Return what was stored since the first of the requests that a request asks again for."""
+        """Return the stored states since the first of the requests that a request retries."""
         first = min([request.entry, *(each.entry for each in self._inherited(request))])
         return self._history.log[first:]
 
     def _was_asked_for(self, request: Request) -> bool:
-        """Return whether somebody asked with the token of a request, and was answered."""
+        """Return whether a retry with the token of a request got an answer."""
         asking = self._history.requests[request.item]
         return any(each.earlier is request and each.state == "answered" for each in asking)
 
@@ -40,7 +40,7 @@ class Repeats:
 
     @staticmethod
     def _inherits(request: Request, earlier: Request) -> bool:
-        """Return whether a request gets the answer that an earlier one did not get."""
+        """Return whether a request gets an earlier one's missing answer."""
         if request.verb != earlier.verb:
             return False
         token = request.earlier
@@ -50,5 +50,5 @@ class Repeats:
 
 
 def _named(request: Request) -> str | None:
-    """Return what a token names, without the time, which is rounded."""
+    """Return a token without its time, which is rounded."""
     return request.token and request.token.rpartition("/")[0]

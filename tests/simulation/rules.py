@@ -1,16 +1,17 @@
-"""The rules that answers must keep, and the limits that are documented.
+"""The rules for answers, and the documented limits.
 
-* Of all who add an item to one generation of the filter exactly one is answered True, at the latest when
-  those whose calls had no answer ask again within a minute.  Not promised to a call whose own receipt was
-  evicted, or expired since the server's clock jumped, nor with `retry_safe=False`; and nobody answers for a
-  client that died.  After a rollback it is promised as before: receipts go back with the items.
-* "Already there" and "there" are said of what was in the filter while the call ran, "not there" only of what
-  was not in it all the time.  With `local_cache` the filter may be as old as `local_cache_check`.
-* No answer is about a generation that the object was not given: that is a `FilterLostError` first, unless
-  `on_lost="recreate"`.  There is none without a loss.
-* Of a filter that counts, every call that was answered counts once.
-* Who loads has all items in the filter, and has taken nobody else's answer.  Who is refused because the
-  filter is full has added nothing.
+* Of all adds of an item to one generation of the filter exactly one gets True, at the latest when the
+  callers without an answer retry within a minute. This does not hold for a call whose own receipt was
+  evicted, or expired because the server's clock was advanced, nor with `retry_safe=False`; and nobody
+  answers for a client that died. After a rollback it holds as before: receipts go back with the items.
+* "Already there" and "there" are only said of items in the filter at some time during the call, "not there"
+  only of items absent at some time during the call. With `local_cache` the filter may be as old as
+  `local_cache_check`.
+* No answer is about a generation that the object did not get: the call raises `FilterLostError` first,
+  unless `on_lost="recreate"`. Without a loss it never raises that.
+* In a counting filter every answered call counts once.
+* A load ends with all its items in the filter, and has taken nobody else's answer. A call refused because
+  the filter is full has added nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from tests.simulation.history import TOKEN_SECONDS, Change, History, Request, Vi
 from tests.simulation.repeats import Repeats
 
 MOST_COUNTED: Final = 15
-"""A counter that is full stays so: it is not known any more what it counts."""
+"""A counter at this value stays there, since its true count is unknown."""
 
 
 class Rules(Repeats):
-    """The rules over one history.  `clocks` returns the clients' clock and the server's."""
+    """The rules over one history. `clocks` returns the clients' clock and the server's."""
 
     def __init__(self, history: History, clocks: Callable[[], tuple[float, int]], *, counts: bool) -> None:
         super().__init__(history)
@@ -50,7 +51,7 @@ class Rules(Repeats):
             self._check_once(request)
 
     def _take(self, request: Request, *, new: bool) -> None:
-        """Find the change that an answer is about; nobody else is answered so."""
+        """Find the change that an answer is about, and take it: no other answer may be about it."""
         mine = self._takeable(request)
         if self._match(request, set()):
             self._check_taken(next(each for each in mine if each.taken is request), request, mine, new=new)
@@ -62,7 +63,7 @@ class Rules(Repeats):
             raise Violation("nothing written", f"{request} was answered {new}, but its call did not do so")
 
     def _check_taken(self, taken: Change, request: Request, mine: list[Change], *, new: bool) -> None:
-        """Check that an answer is about a filter that the object was given."""
+        """Check that an answer is about a filter that the object got."""
         owner = request.owner
         stood = any(entry.generation == taken.generation for entry in self._history.window(request))
         if stood and owner.knows(taken.generation, request):
@@ -98,7 +99,7 @@ class Rules(Repeats):
         return sorted(found, key=unlikely)
 
     def _match(self, request: Request, seen: set[int]) -> bool:
-        """Find a change for a request, where others take another one if need be (Kuhn's algorithm)."""
+        """Find a change for a request, where others take another one if necessary (Kuhn's algorithm)."""
         for change in self._takeable(request):
             if id(change) not in seen:
                 seen.add(id(change))
@@ -108,14 +109,14 @@ class Rules(Repeats):
         return False
 
     def _is_shared(self, change: Change, request: Request) -> bool:
-        """Return whether two asked for the answer of a third, one with its token: of these, one ought to."""
+        """Return whether two retried a third request, one with its token: only one of them should."""
         taken = change.taken
         if taken is None or (taken.earlier is None and request.earlier is None):
             return False
         return any(self._inherits(taken, each) for each in self._inherited(request))
 
     def _yields(self, change: Change, request: Request) -> bool:
-        """Let a request leave its change to another one, where it shares the answer of a third."""
+        """Let a request give its change to another one that shares the answer of a third."""
         other = change.taken
         if other is None or not any(
             self._is_shared(each, other) for each in self._takeable(other) if each is not change
@@ -130,7 +131,7 @@ class Rules(Repeats):
         inherited = self._inherited(request) if inherited is None else inherited
         return bool(inherited) and any(
             each in inherited
-            or (each.is_load and each.owner is request.owner)  # it leaves the answer to who is owed it
+            or (each.is_load and each.owner is request.owner)  # it leaves the answer to the pending caller
             or any(
                 (each.earlier or request.earlier) and self._inherits(each, earlier) for earlier in inherited
             )
@@ -143,17 +144,17 @@ class Rules(Repeats):
             raise Violation("not there", f'{request} was answered "already there", and it was not')
 
     def _was_present(self, request: Request) -> bool:
-        """Return whether the item was in, or the object's copy may have it."""
+        """Return whether the item was in the filter, or may be in the object's cache."""
         item, owner = request.item, request.owner
         if any(entry.counts[item] for entry in self._history.window(request)):
             return True
         if owner.cache_seconds and self._history.rolled_back >= 0:
-            return True  # the copy has what the server lost
+            return True  # the cache has what the server lost
         before = self._history.window(request, owner.cache_seconds)
         return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
 
     def _check_own(self, request: Request) -> None:
-        """Check that not all who may be told of a change that it was new are answered "already there"."""
+        """Check that someone who may report a change as new does not get "already there"."""
         for change in self._history.live(request.item):
             if change.verb != request.verb or change.taken or not change.new:
                 continue
@@ -162,7 +163,7 @@ class Rules(Repeats):
                 raise Violation("own work", f'{request} was answered "already there" for what it had added')
 
     def _is_last_beside(self, change: Change, request: Request) -> bool:
-        """Return whether those who made a change left its answer to a call of the same object."""
+        """Return whether the calls that made a change left its answer to a concurrent call of the object."""
         return bool(change.claimants) and all(
             each.state == "answered"
             and self._runs_beside(each, request)
@@ -171,7 +172,7 @@ class Rules(Repeats):
         )
 
     def _check_owed(self, request: Request) -> None:
-        """Check that a request which asks again is not answered "already there" for its own work.
+        """Check that a retry does not get "already there" because of its own earlier attempt.
 
         A call with the token of another object leaves nothing with its own: its caller has the token.
         """
@@ -193,9 +194,9 @@ class Rules(Repeats):
                     )
 
     def _has_other_takers(self, change: Change, request: Request, besides: Request | None = None) -> bool:
-        """Return whether somebody else may still be answered for a change.
+        """Return whether another request may still report a change.
 
-        A token is for its caller's own item: of callers that had errors only those with tokens count then.
+        A token is for its caller's own item: of callers with errors only those with tokens count then.
         """
         now, clock = self._clocks()
         others = [each for each in change.claimants if each not in (request, besides)]
@@ -214,9 +215,9 @@ class Rules(Repeats):
         )
 
     def _has_rival(self, change: Change, request: Request) -> bool:
-        """Return whether another request that might have got the answer ran at the same time.
+        """Return whether a concurrent request may have got the answer.
 
-        What a cancelled one shared with others goes on, and its answer is kept.
+        A cancelled request's shared call continues, and its answer is kept.
         """
         now, clock = self._clocks()
         return any(
@@ -242,9 +243,9 @@ class Rules(Repeats):
         self._check_once(request)
 
     def _check_once(self, request: Request) -> None:
-        """Check that an answered request, with the one that it repeats, counted once.
+        """Check that an answered request, with the one that it retries, counted once.
 
-        What a client sends again after the receipt is gone may count twice.
+        A client's retry after the receipt is gone may count twice.
         """
         now, clock = self._clocks()
         if self._history.is_excused(request) or now - request.now > RECEIPT_SECONDS:
@@ -266,7 +267,7 @@ class Rules(Repeats):
                 )
 
     def _was_told(self, change: Change, token: Request) -> bool:
-        """Return whether a call without a token may have got the answer: of the two, one is to be used."""
+        """Return whether a call without a token may have got the answer: one of the two should be used."""
         return any(
             each.earlier is None
             and each.state == "answered"
@@ -277,9 +278,9 @@ class Rules(Repeats):
         )
 
     def unknown(self, request: Request) -> None:
-        """Check that a call which was executed, and whose outcome its caller does not know, left a token.
+        """Check that an executed call with an unknown outcome left a token.
 
-        One with a token that is too old says that nothing can be known any more.
+        A call whose token is too old raises a final error.
         """
         now, _ = self._clocks()
         if not request.owner.retry_safe:
@@ -307,9 +308,10 @@ class Rules(Repeats):
             raise Violation("false negative", f"{request} was answered False, and it was in all the time")
 
     def loaded(self, request: Request) -> None:
-        """Check that an item of a load was in when it ended, or at some time meanwhile.
+        """Check that an item of a load was in at its end or at some time during it.
 
-        It has all answers that its own call has got; of a filter that counts, those of calls that it repeats.
+        A load gives all answers that its own call got; in a counting filter, those of the calls that it
+        retries.
         """
         self._check_generation(request)
         entries = self._since_first(request) if self._counts else self._history.window(request)
@@ -320,9 +322,9 @@ class Rules(Repeats):
                 change.taken = request
 
     def full(self, request: Request) -> None:
-        """Check that a call which was refused because the filter is full has added nothing.
+        """Check that a call refused because the filter is full has added nothing.
 
-        Tasks share calls, so what was executed may be that of any who waited: it is whose answer says so.
+        Tasks share calls, so the executed call may be for any waiting task; the answer tells which.
         """
         changes = self._history.live(request.item)
         if any(request in each.claimants and each.taken in (None, request) for each in changes):
@@ -331,7 +333,7 @@ class Rules(Repeats):
     # -- generations
 
     def _check_generation(self, request: Request) -> None:
-        """Check that an object answers only for a filter that it was given."""
+        """Check that an object answers only for a generation that it got."""
         owner = request.owner
         entries = self._history.window(request, owner.cache_seconds)
         if not owner.recreates and not any(owner.knows(entry.generation, request) for entry in entries):
@@ -340,7 +342,7 @@ class Rules(Repeats):
             )
 
     def lost(self, request: Request) -> None:
-        """Check a `FilterLostError`; a batch of a load may be of no use to a filter that was made since."""
+        """Check a `FilterLostError`; a load's batch may not fit a filter that was created since."""
         owner = request.owner
         if owner.recreates and not request.is_load:
             raise Violation("lost", f"{request} raised FilterLostError, and on_lost is 'recreate'")
@@ -354,6 +356,6 @@ class Rules(Repeats):
 
 
 def _follows_equal(request: Request, change: Change) -> bool:
-    """Return whether an equal item stands before this one in its batch: that one was new, if one was."""
+    """Return whether an equal item comes earlier in the batch: if one was new, it was that one."""
     before = change.claimants[: change.claimants.index(request)]
     return any(each.ref.partition("/")[0] == request.ref.partition("/")[0] for each in before)

@@ -1,4 +1,4 @@
-"""Runs: a schedule is drawn and carried out, then everything is brought to an end and looked at."""
+"""Runs: a schedule is drawn and carried out, then all calls end and the state is checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulation.stage import Stage
 from tests.simulation.world import World
 
 STEPS: Final = (40, 200)
-"""Actions in a run: short ones too, whose last calls are about items that nobody has added before."""
+"""Actions in a run: some runs are short, so that their last calls are about items never added before."""
 
 
 class Way(NamedTuple):
@@ -37,12 +37,12 @@ class Way(NamedTuple):
 _ONE: Final = Way(schedule.scenario, World, schedule.Drawing, ending.finish)
 _MANY: Final = Way(many_schedule.scenario, ManyWorld, many_schedule.Drawing, many_ending.finish)
 WAYS: Final = dict.fromkeys(kinds.KINDS, _ONE) | dict.fromkeys(many_kinds.KINDS, _MANY)
-"""By the names of the kinds."""
+"""The ways by the names of the kinds."""
 
 
 @dataclass
 class Failure:
-    """A run that broke a rule: how it can be repeated."""
+    """A run that broke a rule, with all that is needed to repeat it."""
 
     seed: int
     scenario: Scenario
@@ -72,11 +72,11 @@ class Simulator:
         lines: list[str] | None = None,
         digest: hashlib.blake2s | None = None,
     ) -> Failure | None:
-        """Draw a schedule from a seed and carry it out; return how it failed, if it did.
+        """Draw a schedule from a seed and carry it out; return its failure, if any.
 
-        :param names: of the faults and calls that there may be.
-        :param lines: gets what happens.
-        :param digest: is fed each command, reply and answer.
+        :param names: the faults and calls to use.
+        :param lines: gets a line for each event.
+        :param digest: gets each command, reply and answer.
         """
         rng = random.Random(f"{kind}-{seed}")
         way = WAYS[kind]
@@ -100,7 +100,7 @@ class Simulator:
     def replay(
         self, begun: Scenario, actions: Sequence[Action], lines: list[str] | None = None
     ) -> Violation | None:
-        """Carry out a schedule; return the rule that it broke, if it did.  `lines` gets what happens."""
+        """Carry out a schedule; return the rule that it broke, if any. `lines` gets a line for each event."""
         world = self._world(begun)
         world.lines = lines
         try:

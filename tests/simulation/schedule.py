@@ -1,4 +1,4 @@
-"""Schedules: drawn from a seed, one action at a time, with a look at what is under way."""
+"""Schedules: drawn from a seed, one action at a time, in view of the calls in flight."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.calls import OF_A_CLAIM, OF_CLAIMS
 from tests.simulation.faults import FAULTS, late
+from tests.simulation.history import state_of
 from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, MOST_CALLS, REPLACING, Kind
 from tests.simulation.network import Exchange
 from tests.simulation.processes import Setup
@@ -21,9 +22,9 @@ Fault = Callable[[W, random.Random], Action | None]
 
 
 def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
-    """Return what a run begins with: many have only some of the faults, so that none hides the others.
+    """Return a run's initial state: many runs have only some faults, so that none hides the others.
 
-    :param names: of the faults and calls that there may be.
+    :param names: the faults and calls to use.
     """
     share = rng.choice((0.5, 1.0))
     some = frozenset(name for name in FAULTS if rng.random() < share and name in names)
@@ -33,7 +34,7 @@ def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
         name for name in chosen.calls if name in names and (name == "add" or rng.random() >= left_out)
     )
     if "rollback" in some:
-        calls -= {"rebuild"}  # what a rollback takes from a successor is missed only after the swap
+        calls -= {"rebuild"}  # a rollback's loss from a successor shows only after the swap
     options = tuple((name, rng.choice(values)) for name, values in chosen.shared.items())
     processes = tuple(_setup(rng, chosen, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
     return Scenario(kind, options, processes, some, calls, is_warm=rng.random() < 0.6)
@@ -48,9 +49,9 @@ def _setup(rng: random.Random, kind: Kind, name: str) -> Setup:
 
 
 class Draws(ABC, Generic[W]):
-    """Draws the actions of one run; how often each kind is drawn differs from run to run.
+    """Draws the actions of one run; the frequency of each kind differs from run to run.
 
-    :param faults: what may happen, by name: how often in proportion, and how it is drawn.
+    :param faults: the faults by name, with the relative frequency and the drawing function of each.
     """
 
     _waits: Sequence[float] = (0.01, 0.1, 0.5)
@@ -63,7 +64,7 @@ class Draws(ABC, Generic[W]):
         self._start_share = rng.choice((0.15, 0.3, 0.5))
         self._count = 0
         self._change_share = rng.choice((1.0, 1.0, 0.1, 0.03))
-        self._priorities: dict[str, float] = {}  # of the exchanges, by their names
+        self._priorities: dict[str, float] = {}  # of exchanges, by name
 
     def __call__(self) -> Action:
         """Return the next action."""
@@ -92,11 +93,10 @@ class Draws(ABC, Generic[W]):
         return Action("reply" if done else "execute", (exchange.ref,))
 
     def _priority(self, exchange: Exchange) -> float:
-        """Return the priority of an exchange: the one of the highest goes on, until priorities change.
+        """Return the priority of an exchange: the highest one continues, until priorities change.
 
-        One call then stands still while others are made, which is rare with a choice for
-        each step.  (Burckhardt et al. 2010, "A randomized scheduler with probabilistic
-        guarantees of finding bugs")
+        One call then stands still while others continue, which a choice at each step rarely produces.
+        (Burckhardt et al. 2010, "A randomized scheduler with probabilistic guarantees of finding bugs")
         """
         return self._priorities.setdefault(exchange.ref, self._rng.random())
 
@@ -120,7 +120,7 @@ class Drawing(Draws[World]):
         self._items = rng.choice((2, 3, ITEMS))
         self._token_share = rng.choice((0.5, 1.0))
         self._twin_share = rng.choice((0.0, 0.5))
-        self._twin: tuple[str, tuple[int, ...]] | None = None  # an add of a task, that another makes too
+        self._twin: tuple[str, tuple[int, ...]] | None = None  # an add of a task, repeated by another task
 
     def _start(self, ref: str) -> Action | None:
         rng, world = self._rng, self._world
@@ -143,7 +143,7 @@ class Drawing(Draws[World]):
         return Action("start", (ref, owner, verb, items, None))
 
     def _item(self, owner: str) -> int:
-        """Return an item, often one that another call of the object is about."""
+        """Return an item, often one of another call of the object."""
         running = [each.item for each in self._world.owners[owner].running if each.item >= 0]
         share = 0.3 if self._world.owners[owner].process.loop is None else 0.6
         if running and self._rng.random() < share:
@@ -151,7 +151,7 @@ class Drawing(Draws[World]):
         return self._rng.randrange(self._items)
 
     def _repeated(self, ref: str) -> Action | None:
-        """Return a call that asks again for what had no answer."""
+        """Return a retry of a call without an answer."""
         rng, world = self._rng, self._world
         request = rng.choice(world.history.unknown[-4:])
         args: tuple[Any, ...] = (request.owner.name, request.verb, (request.item,), None)
@@ -165,8 +165,8 @@ class Drawing(Draws[World]):
         return Action("start", (ref, *args))
 
     def _about_claims(self, ref: str, verb: str) -> Action | None:
-        """Return what is done with a claim, or with some of one object."""
-        held = [each for each in self._world.held[-6:] if each.held.state == "claimed"]
+        """Return a call for a claim, or for several of one object."""
+        held = [each for each in self._world.held[-6:] if state_of(each.held).status == "claimed"]
         if not held:
             return None
         claim = self._rng.choice(held)

@@ -1,4 +1,4 @@
-"""A server in this process: the database, the scripts in a Lua interpreter, the commands of clients."""
+"""A server in this process: the database, the scripts in a Lua interpreter, and clients' commands."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _COMMANDS: Final = [
 
 
 def _lua() -> types.ModuleType:
-    """Return an interpreter of Lua 5.1; the one with a compiler, where there is one."""
+    """Return an interpreter of Lua 5.1, with a compiler where one exists."""
     try:
         return importlib.import_module("lupa.luajit21")
     except ImportError:
@@ -62,7 +62,7 @@ def _lua() -> types.ModuleType:
 
 
 class Scripts:
-    """Compiled scripts; a server that forgets them compiles none of them twice."""
+    """Compiled scripts; after SCRIPT FLUSH a server compiles none of them twice."""
 
     def __init__(self, command: Callable[[str], Callable[..., Any]]) -> None:
         self._lua = _lua().LuaRuntime(encoding=None, unpack_returned_tuples=True)
@@ -95,7 +95,7 @@ def _sha_of(text: bytes) -> str:
 
 
 def _reply(value: Any) -> Any:
-    """Return what a client receives for what a script returned."""
+    """Return the client's form of a script's result."""
     if isinstance(value, bool):
         return 1 if value else None
     if isinstance(value, float):
@@ -133,11 +133,11 @@ class Server:
         self.replicas = 2
 
     def learn(self, texts: Mapping[str, bytes]) -> None:
-        """Know scripts, given by their SHAs."""
+        """Load scripts, given by their SHAs."""
         self._known.update(texts)
 
     def flush_scripts(self) -> None:
-        """Forget all scripts."""
+        """Remove all scripts."""
         self._known.clear()
 
     def execute(self, command: Sequence[str | bytes | int]) -> Any:
@@ -162,7 +162,7 @@ class Server:
         return method
 
     def _command(self, name: str) -> Callable[..., Any]:
-        """Return a command for scripts: it returns None and the text of an error that it would raise."""
+        """Return a command for scripts: it returns None and the text of an error instead of raising it."""
         method = self._method(name)
 
         def command(*words: Any) -> Any:

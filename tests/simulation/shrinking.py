@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def shrunk(actions: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Return a part of the actions of which none can be left out, given that all of them fail."""
+    """Return a shortest failing part of the actions, given that all of them fail."""
     best = list(actions)
     size = max(1, len(best) // 2)
     while True:
@@ -24,7 +24,7 @@ def shrunk(actions: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T
 
 
 def _without_pieces(actions: list[T], size: int, fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Leave out each piece of a size that is not needed, the last first."""
+    """Leave out each piece of that size that is not needed, the last first."""
     best = actions
     for start in range((len(actions) - 1) // size * size, -1, -size):
         fewer = best[:start] + best[start + size :]

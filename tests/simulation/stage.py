@@ -1,6 +1,6 @@
 """The stage of a simulation: processes with filter objects, calls, the network, and servers.
 
-What a call is, and how what happens is judged, is said by the worlds that are built on it.
+The worlds built on it define the calls and judge the events.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
 from tests.simulation.forking import after_fork
+from tests.simulation.history import state_of
 from tests.simulation.loop import Client, Loop
 from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, owners_in, verb_of
 from tests.simulation.processes import Call, Owner, Process, Setup, grouped
@@ -28,13 +29,13 @@ class Stage(ABC):
     """The state of a run.
 
     :ivar owners: filter objects by name.
-    :ivar calls: operations under way.
-    :ivar lines: what happens, where it is wanted.
-    :ivar digest: is fed each command, reply and answer, where it is wanted.
+    :ivar calls: operations in flight.
+    :ivar lines: gets a line for each event, if given.
+    :ivar digest: gets each command, reply and answer, if given.
     """
 
     stray_seconds = 100.0
-    """How long a message may be on its way."""
+    """Seconds for which a message may stay in flight."""
 
     def __init__(self, scenario: Scenario, environment: Environment, servers: Sequence[Server]) -> None:
         for server in servers:
@@ -55,7 +56,7 @@ class Stage(ABC):
         environment.note = self._note
 
     def _note(self, made: Asked) -> None:
-        """Note the task's call that a command about claims is for: it may leave in a batch with others."""
+        """Record the task's call for a command about claims, which may be sent in a batch with others."""
         for process in self.processes.values():
             call = self.tasks.get(asyncio.current_task(process.loop)) if process.loop else None
             if call is None:
@@ -77,19 +78,19 @@ class Stage(ABC):
         return self.environment.now, self.server.data.now
 
     def pass_time(self, seconds: float) -> None:
-        """Let time go on everywhere."""
+        """Advance all clocks."""
         self.environment.now += seconds
         for server in self.servers:
             server.data.now += int(seconds * 1e6)
 
     def jump(self, seconds: float) -> None:
-        """Let the servers' clocks jump ahead; what was under way for so long is lost."""
+        """Advance the servers' clocks; messages older than that are lost."""
         for server in self.servers:
             server.data.now += int(seconds * 1e6)
         self.network.strays.clear()
 
     def apply(self, action: Action) -> None:
-        """Let an action happen; nothing does if what it is about is not there."""
+        """Carry out an action; do nothing if its object does not exist."""
         if self.lines is not None:
             self.lines.append(str(action))
         self.pass_time(0.001)
@@ -102,7 +103,7 @@ class Stage(ABC):
 
     @abstractmethod
     def notice(self, why: str) -> None:
-        """Let what is stored be known, where something else than a command may have changed it."""
+        """Read the stored data after a change that no command made."""
 
     # -- processes
 
@@ -125,24 +126,24 @@ class Stage(ABC):
 
     @abstractmethod
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
-        """Return a new filter object, or the operations of one."""
+        """Return a new filter object, or its operations."""
 
     def client(self, owner: Owner, place: int = 0) -> Client:
         """Return an asyncio client of a server."""
         return Client(owner.process.loop, partial(self._post, owner, place))
 
     def adopt(self, owner: Owner) -> None:
-        """Let a filter object be called."""
+        """Register a filter object for calls."""
         self.owners[owner.name] = owner
         owner.process.owners[owner.name] = owner
         self.processes[owner.process.name] = owner.process
 
     def enter(self, process: Process) -> None:
-        """Let the code of a process run next."""
+        """Make a process the running one."""
         self.environment.pid = process.pid
 
     def check(self, process: Process) -> None:
-        """Let a process notice that it is another one, as each public call does when it begins."""
+        """Let a process detect a fork, as each public call does at its start."""
         if process.unseen is not None:
             forked, process.unseen = process.unseen, None
             after_fork(forked)
@@ -151,10 +152,10 @@ class Stage(ABC):
 
     @abstractmethod
     def start(self, ref: str, name: str, verb: str, items: Sequence[int], other: str | None) -> None:
-        """Let a filter object be called."""
+        """Start a call on a filter object."""
 
     def send(self, call: Call, step: Any) -> None:
-        """Send what an operation asks for, to several servers at once if it does."""
+        """Send an operation's commands, to several servers at once if it names several."""
         if isinstance(step, Here):
             call.answer(self._here(step))
             return
@@ -198,7 +199,7 @@ class Stage(ABC):
         return batch
 
     def _post(self, owner: Owner, place: int, commands: list[Any], future: Any, single: bool) -> None:  # noqa: FBT001 - as a client is given it
-        """Send what an asyncio client is given."""
+        """Send an asyncio client's commands."""
         free = next(i for i in range(100) if f"{owner.name}/{i}" not in self.network.exchanges)
         call = self.tasks.get(asyncio.current_task(owner.process.loop))
         requests = self.waiting(owner) if call is None else call.requests
@@ -213,25 +214,27 @@ class Stage(ABC):
         return ()
 
     def ended(self, call: Call, answer: Any, error: BaseException | None) -> None:
-        """Take what a caller was answered."""
+        """Take the answer to a caller."""
         self.calls.pop(call.ref, None)
         self.tasks.pop(call.task, None)
         answers = answer if isinstance(answer, list) else [answer]
-        self._feed(call.ref, [getattr(each, "state", each) for each in answers], type(error).__name__)
+        self._feed(
+            call.ref, [getattr(state_of(each), "status", each) for each in answers], type(error).__name__
+        )
         if self.lines is not None:
             self.lines.append(f"    {call.ref} {answer!r}" if error is None else f"    {call.ref} {error!r}")
         self.settle(call, answer, error)
 
     @abstractmethod
     def settle(self, call: Call, answer: Any, error: BaseException | None) -> None:
-        """Note what a call ended with."""
+        """Record a call's outcome."""
 
     @abstractmethod
     def voided(self, call: Call) -> None:
-        """Note that a call has vanished with its process."""
+        """Record that a call has vanished with its process."""
 
     def go_on(self, owner: Owner, on: Callable[[], object]) -> None:
-        """Let a process go on after something has happened to it."""
+        """Let a process react to an event."""
         self.enter(owner.process)
         on()
         if owner.process.loop is not None:
@@ -263,10 +266,10 @@ class Stage(ABC):
 
     @abstractmethod
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
-        """Note that a command was executed."""
+        """Record that a command was executed."""
 
     def reply(self, ref: str) -> None:
-        """Hand a client the reply that it waits for."""
+        """Give a client the reply that it waits for."""
         exchange = self.network.exchanges.get(ref)
         if exchange is not None:
             self.replied(exchange)
@@ -274,15 +277,15 @@ class Stage(ABC):
 
     @abstractmethod
     def replied(self, exchange: Exchange) -> None:
-        """Note that a client is handed a reply."""
+        """Record that a client got a reply."""
 
     def wait(self, seconds: float) -> None:
-        """Let time go on; a message that is too old is lost."""
+        """Advance the time; messages that are too old are lost."""
         self.pass_time(seconds)
         self.drop_old()
 
     def drop_old(self) -> None:
-        """Let messages be lost that are too old."""
+        """Lose the messages that are too old."""
         oldest = self.server.data.now - self.stray_seconds * 1e6
         for name, message in list(self.network.strays.items()):
             if message.clock < oldest:
@@ -295,4 +298,4 @@ ACTIONS: Final[dict[str, Callable[..., None]]] = {
     "reply": Stage.reply,
     "wait": Stage.wait,
 }
-"""What may happen, by name; `faults` adds to it."""
+"""The possible actions by name; `faults` adds to it."""

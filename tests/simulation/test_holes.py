@@ -1,4 +1,4 @@
-"""The simulator finds the holes that have been mended, once they are open again."""
+"""The simulator finds repaired holes once they are opened again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FIRST = {
     "refusal-proves": 800,
     "stale-drops": 700,
 }
-"""The schedule with which a search begins that would be long: a little before the find."""
+"""The first schedule of a search that would be long: slightly before the one that fails."""
 
 
 def found(simulator: Simulator, hole: str) -> tuple[int, Failure | None]:
-    """Return how many schedules were drawn until one broke a rule, and how it did."""
+    """Return the number of schedules until one broke a rule, and its failure."""
     names = WITH[hole] | calls()
     kinds = [KIND_OF[hole]] if hole in KIND_OF else [*KINDS]
     first = FIRST.get(hole, 0)
@@ -37,7 +37,7 @@ def found(simulator: Simulator, hole: str) -> tuple[int, Failure | None]:
 @pytest.mark.faults
 @pytest.mark.parametrize("hole", WITH)
 def test_a_hole_is_found(hole: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Within 10,000 schedules; the same schedule breaks no rule without the hole."""
+    """The hole is found within 10,000 schedules; the same schedule breaks no rule without it."""
     simulator = Simulator()
     with simulator.installed():
         with opened([hole]):

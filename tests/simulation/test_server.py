@@ -13,7 +13,7 @@ import redis
 
 from bloomredis.bits.module_items import MADE, marking
 from bloomredis.errors import BloomError
-from bloomredis.operations.claims.state import Held
+from bloomredis.operations.claims.state import ClaimState
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.protocol.replies import unhex
@@ -33,7 +33,7 @@ ITEMS = [f"x{i}" for i in range(8)]
 
 @pytest.fixture
 def ask(servers: Callable[[str], real_servers.Server]) -> Iterator[Ask]:
-    """Asks a real server, which is empty."""
+    """A function that asks a real, empty server."""
     with servers("valkey-9").client() as client:
         client.flushall()
         client.script_flush()
@@ -43,7 +43,7 @@ def ask(servers: Callable[[str], real_servers.Server]) -> Iterator[Ask]:
 
 @pytest.fixture
 def with_module(ask: Ask, servers: Callable[[str], real_servers.Server]) -> Ask:
-    """The same, of a server with the module."""
+    """The same with a server that has the module."""
     with servers("valkey-9").client() as client:
         needs_module(client)
     return ask
@@ -60,7 +60,7 @@ def replied(execute: Callable[..., Any], command: tuple[Any, ...]) -> Any:
 
 
 def word_of(error: Exception) -> tuple[str, str]:
-    """Return the class of an error and the first word of its text, if it is one in capitals."""
+    """Return the class of an error and the first word of its text, if that is in capitals."""
     word = str(error).split(" ")[0]
     return type(error).__name__, word if word.isupper() else ""
 
@@ -106,14 +106,14 @@ def drawn(rng: random.Random) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_commands_reply_alike(ask: Ask, seed: int) -> None:
-    """Random commands have the replies that a real server gives, and leave the same values."""
+    """Random commands get the replies of a real server, and leave the same values."""
     compare_commands(ask, seed, drawn, 200)
 
 
 def compare_commands(
     ask: Ask, seed: int, draw: Callable[[random.Random], tuple[Any, ...]], count: int
 ) -> None:
-    """Send commands to both servers, and compare the replies and what keys there are."""
+    """Send commands to both servers, and compare the replies and the keys."""
     rng, server = random.Random(seed), Server()
     for _ in range(count):
         command = draw(rng)
@@ -149,7 +149,7 @@ def drawn_of_module(rng: random.Random) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_commands_of_the_module_reply_alike(with_module: Ask, seed: int) -> None:
-    """Random commands have the replies that the real module gives."""
+    """Random commands get the replies of the real module."""
     compare_commands(with_module, seed, drawn_of_module, 300)
 
 
@@ -161,7 +161,7 @@ class Both:
         self.compared = 0
 
     def __call__(self, operation: Any) -> Any:
-        """Return what an operation ends with."""
+        """Return an operation's answer or error."""
         try:
             step = next(operation)
             while True:
@@ -175,15 +175,15 @@ class Both:
             return end.value
 
     def _both(self, command: tuple[Any, ...]) -> Any:
-        if command[0] == "WAIT":  # a real server without replicas takes its time
+        if command[0] == "WAIT":  # a real server without replicas waits for its timeout
             return self._server.execute(command)
         real = self._replied(lambda: self._ask(*command))
         is_description = isinstance(real, list) and len(real) == 3 and isinstance(real[0], bytes)
-        if is_description:  # the real clock dates what is new
+        if is_description:  # new filters have a date of the real clock
             self._server.data.now = int.from_bytes(unhex(real[0])[48:56], "big")
         simulated = self._replied(lambda: self._server.execute(command))
         is_made = isinstance(real, list) and len(real) == 5 and isinstance(real[0], bytes) and real[0]
-        if is_made:  # with a generation in which the real clock is
+        if is_made:  # whose generation contains the real time
             values = self._server.data.values
             values[command[3]] = values[command[3]]._replace(items=marks_of(unhex(real[0])))
         if isinstance(real, Exception):
@@ -203,24 +203,24 @@ class Both:
 
 
 def marks_of(generation: bytes) -> frozenset[bytes]:
-    """Return the items that mark a filter of the module."""
+    """Return the marker items of a module's filter."""
     marks = marking(1e-9)
     spelled = [b"\0bloomr%x%s0" % (i, digit.encode()) for i, digit in enumerate(generation.hex())]
     return frozenset([*marks.of(generation), *marks.signature(MADE), *spelled])
 
 
 def _timeless(reply: Any) -> Any:
-    """Return a reply without the times for which busy items are still held, or the module's sizes."""
+    """Return a reply without the remaining leases of busy items, or the module's sizes."""
     if isinstance(reply, list) and len(reply) == 5 and isinstance(reply[2], list):
         created, ttl, about, _, answers = reply
         return bool(created), ttl, about[7], b"" if created else answers
     return re.sub(rb" \d+", b" ms", reply) if isinstance(reply, bytes) and reply[:1] in b"cdb" else reply
 
 
-def called(rng: random.Random, f: Any, held: list[Held]) -> Any:
+def called(rng: random.Random, f: Any, held: list[ClaimState]) -> Any:
     """Return a random call of a filter."""
     item, some = rng.choice(ITEMS), rng.choices(ITEMS, k=rng.randrange(2, 30))
-    ready = [each for each in held if each.state == "claimed"]
+    ready = [each for each in held if each.status == "claimed"]
     calls = [f.add(item), f.contains(item), f.add_many(some), f.contains_many(some)]
     calls += [f.claim(item, 1000, held.append), f.claim_many(some[:3], 1000, held.append)]
     calls += [f.info()] if rng.random() < 0.1 else []
@@ -233,7 +233,7 @@ def called(rng: random.Random, f: Any, held: list[Held]) -> Any:
 
 
 def test_scripts_of_the_module_reply_alike(with_module: Ask) -> None:
-    """The same of a filter of the module."""
+    """Random calls of a module's filter get the replies of a real server."""
     compare(
         with_module, PlainOperations("f", capacity=300, error_rate=1e-9, layout="module", on_lost="recreate")
     )
@@ -250,7 +250,7 @@ def test_scripts_of_the_module_reply_alike(with_module: Ask) -> None:
     ids=["blocked", "waiting", "classic", "counting"],
 )
 def test_scripts_reply_alike(ask: Ask, make: Callable[[], Any]) -> None:
-    """Random calls of a filter have the replies that a real server gives, errors included."""
+    """Random calls of a filter get the replies of a real server, errors included."""
     compare(ask, make())
 
 
@@ -259,7 +259,7 @@ def compare(ask: Ask, f: Any) -> None:
     rng, server = random.Random(7), Server()
     server.replicas = 0
     both = Both(ask, server)
-    held: list[Held] = []
+    held: list[ClaimState] = []
     for _ in range(400):
         with suppress(BloomError):
             both(called(rng, f, held))
@@ -270,7 +270,7 @@ def compare(ask: Ask, f: Any) -> None:
 
 
 def test_a_key_expires_by_the_simulated_clock() -> None:
-    """A key with a time to live is gone when the clock of the simulation says so."""
+    """A key with a time to live is gone at that time of the simulated clock."""
     server = Server()
     server.execute(("SET", "k", "v", "PX", 1500))
     server.data.now += 1_499_000
@@ -281,7 +281,7 @@ def test_a_key_expires_by_the_simulated_clock() -> None:
 
 
 def test_an_older_state_comes_back() -> None:
-    """A snapshot that is restored has the values and the times of expiry of its moment."""
+    """A restored snapshot has its values and times of expiry."""
     server = Server()
     server.execute(("SET", "k", "1", "PX", 1000))
     before = server.data.snapshot()
@@ -293,7 +293,7 @@ def test_an_older_state_comes_back() -> None:
 
 
 def test_a_right_is_missed_where_the_script_needs_it() -> None:
-    """A command that the user may not run fails inside a script, and what was written before stays."""
+    """A denied command fails inside a script, and earlier writes stay."""
     server = Server()
     server.denied = frozenset({"set"})
     script = "redis.call('INCR', KEYS[1]) redis.call('SET', KEYS[1], 'x')"

@@ -1,4 +1,4 @@
-"""Runs of the simulator: none breaks a rule, and a server that does wrong is found out."""
+"""Runs of the simulator break no rule, and faulty servers are detected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def simulator() -> Iterator[Simulator]:
 
 
 def first_failure(simulator: Simulator, kind: str, names: frozenset[str], steps: int) -> Failure | None:
-    """Run schedules until one fails or so many steps were taken."""
+    """Run schedules until one fails or that many steps were taken."""
     most = simulator.steps + steps
     for seed in range(steps):
         failure = simulator.draw(seed, kind, names)
@@ -79,7 +79,7 @@ def trace_of(simulator: Simulator, kind: str) -> list[str]:
 
 
 def forgets(*what: str) -> Callable[[Any, Server], None]:
-    """Return how a server forgets some kinds of keys after each command."""
+    """Return a server fault: some kinds of keys vanish after each command."""
 
     def forget(_: Any, server: Server) -> None:
         for key in server.data.alive():
@@ -90,7 +90,7 @@ def forgets(*what: str) -> Callable[[Any, Server], None]:
 
 
 def loses_bits(command: Sequence[Any], server: Server) -> None:
-    """Clear all bits of the filter, once in a while."""
+    """Clear all bits of the filter now and then."""
     value = server.data.values.get(b"f")
     if isinstance(value, Items) and server.data.now % 7 == 0:
         server.data.values[b"f"] = value._replace(
@@ -123,7 +123,7 @@ def test_a_server_that_does_wrong_is_found_out(
     fault: str,
     rules: set[str],
 ) -> None:
-    """A server that forgets or changes what it stores breaks a rule within 40,000 steps."""
+    """A server that loses or changes its data breaks a rule within 40,000 steps."""
     execute = Server.execute
 
     def executed(server: Server, command: Sequence[Any]) -> Any:
@@ -141,7 +141,7 @@ def test_a_server_that_does_wrong_is_found_out(
 
 
 def test_a_failure_is_shrunk() -> None:
-    """What is not needed for a failure is left out, and what is needed stays in its order."""
+    """Unnecessary actions are left out, and necessary ones stay in order."""
     needed = [3, 17, 41]
     tried: list[int] = []
 
@@ -156,7 +156,7 @@ def test_a_failure_is_shrunk() -> None:
 def test_a_failure_is_printed_with_its_seed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command line prints seed, rule and the shortest schedule of a failure; a seed alone replays it."""
+    """The command line prints seed, rule and the shortest schedule of a failure; a seed replays it."""
     execute = Server.execute
 
     def executed(server: Server, command: Sequence[Any]) -> Any:
@@ -176,7 +176,7 @@ def test_a_failure_is_printed_with_its_seed(
 
 
 def test_the_command_line_runs_the_scripts() -> None:
-    """In a process of its own, whose Lua may be another one than that of the tests."""
+    """It runs in a separate process, whose Lua may differ from that of the tests."""
     command = [sys.executable, "-m", "tests.simulation", "--steps", "3000"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -185,7 +185,7 @@ def test_the_command_line_runs_the_scripts() -> None:
 def played(
     simulator: Simulator, kind: str, *schedule: tuple[Any, ...], objects: Sequence[Any] = ((),)
 ) -> list[str]:
-    """Carry out a schedule with objects of one process, which breaks no rule; return what happened."""
+    """Carry out a schedule with objects of one process, which breaks no rule; return its events."""
     setup = Setup("p0", tuple(objects), retries=1)
     begun = Scenario(kind, (), (setup,), frozenset(), frozenset(calls()), is_warm=True)
     lines: list[str] = []
@@ -200,7 +200,7 @@ def step(ref: str, times: int = 1) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", ["BloomFilter", "module"])
 def test_info_beside_a_clear_of_the_same_object(simulator: Simulator, kind: str) -> None:
-    """What it read of the filter before is no loss to who asks next."""
+    """Its reading of the earlier filter is no loss for the next caller."""
     looks = 1 if kind == "BloomFilter" else 2
     lines = played(
         simulator,
@@ -229,7 +229,7 @@ def test_a_load_beside_one_that_opens_the_filter_anew(simulator: Simulator) -> N
 
 
 def test_a_load_beside_one_that_opens_the_filter_that_was_cleared(simulator: Simulator) -> None:
-    """Its segments are sent to the filter that is there by now."""
+    """Its segments go to the current filter."""
     lines = played(
         simulator,
         "BloomFilter",
@@ -243,7 +243,7 @@ def test_a_load_beside_one_that_opens_the_filter_that_was_cleared(simulator: Sim
 
 
 def test_a_commit_that_was_denied_stays_undone(simulator: Simulator) -> None:
-    """Late copies of the claim and of an earlier commit of it change nothing any more."""
+    """Late copies of the claim and of an earlier commit change nothing."""
     lines = played(
         simulator,
         "BloomFilter",

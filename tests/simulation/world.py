@@ -1,4 +1,4 @@
-"""One simulated world with a filter in one key, and what its rules have to know."""
+"""A simulated world with a filter in one key, and the facts that its rules need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.calls import begin
 from tests.simulation.claim_rules import ClaimRules
 from tests.simulation.database import Snapshot, what_is
 from tests.simulation.environment import Environment
-from tests.simulation.history import History, Request, Stored
+from tests.simulation.history import History, Request, Stored, state_of
 from tests.simulation.kinds import (
     ITEMS,
     KEY,
@@ -31,13 +31,13 @@ from tests.simulation.server import Server
 from tests.simulation.stage import Stage
 
 OLDER_STATES: Final = 8
-"""Writes that a rollback may lose."""
+"""The number of writes that a rollback may lose."""
 
 
 class World(Stage):
     """The state of a run.
 
-    :ivar requests: all that were made, by their names; those `held` have a claim.
+    :ivar requests: all requests by name; those `held` have a claim.
     """
 
     def __init__(self, scenario: Scenario, environment: Environment, servers: Sequence[Server]) -> None:
@@ -52,7 +52,7 @@ class World(Stage):
         self._claim_keys = [claim_key(item) for item in items]
         self.requests: dict[str, Request] = {}
         self.held: list[Request] = []
-        self._is_awaited = True  # the message that is being executed
+        self._is_awaited = True  # about the message in execution
         self.older: deque[tuple[Snapshot, Stored]] = deque(maxlen=OLDER_STATES)
         for setup in scenario.processes:
             self.begin_process(setup)
@@ -81,7 +81,7 @@ class World(Stage):
             begin(self, Call(ref, owner, (), self.ended), verb, items, other)
 
     def waiting(self, owner: Owner) -> list[Request]:
-        """Return those that a shared batch may be for: the running ones, and those cancelled meanwhile."""
+        """Return the running requests and those cancelled meanwhile, which a shared batch may be for."""
         left = [each for each in self.history.unknown if each.owner is owner and each.token is None]
         return [each for each in (*owner.running, *left) if each.verb in ("add", "contains")]
 
@@ -135,7 +135,7 @@ class World(Stage):
             request.claims = states[request.item] in ("c", ord("c"))
 
     def _about(self, requests: Sequence[Request]) -> list[Request]:
-        """Return the requests of a call that the command is about, by the claim's key and owner in it."""
+        """Return the requests of a call that a command is about, by its claim's key and owner."""
         parts = [part for part in self._command if isinstance(part, bytes)]
         return [
             each
@@ -151,13 +151,13 @@ class World(Stage):
             and not (
                 exchange.commands[-1][0] == "WAIT"
                 and message.replies[-1]
-                in range(exchange.owner.options.get("min_replicas", 0))  # the rest is not looked at
+                in range(exchange.owner.options.get("min_replicas", 0))  # the others are ignored
             )
         ):
             exchange.owner.told(exchange.requests)
 
 
 def _owner(request: Request) -> bytes:
-    """Return the owner of the claim that a request is about."""
-    owner: bytes = getattr(request.held, "_held", request.held).owner
+    """Return the owner of a request's claim."""
+    owner: bytes = state_of(request.held).owner
     return owner

@@ -1,4 +1,4 @@
-"""The header and the counters of a filter that counts, byte by byte."""
+"""The header and the counters of a counting filter, byte by byte."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ VECTORS = vectors("counting")
 
 @for_each("case", VECTORS["headers"])
 def test_golden_headers(case: dict[str, Any]) -> None:
-    """Each vector packs to its bytes, and is read back as a filter that counts and as no other."""
+    """Each vector packs to its bytes, and is read back only as a counting filter."""
     data = bytes.fromhex(case["hex"])
     assert as_header(case["fields"]).pack() == data
     assert header.parse(data, header.COUNTING) == as_header(case["fields"])
     assert isinstance(planning.stored(header.parse(data, header.COUNTING)), Counting)
-    with pytest.raises(ValueError, match="that of a CountingBloomFilter"):
+    with pytest.raises(ValueError, match="a CountingBloomFilter"):
         header.parse(data)
 
 
@@ -40,7 +40,7 @@ def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None
 
 
 def test_too_many_counters_are_refused() -> None:
-    """More than fit into a string make no filter."""
+    """More counters than fit into a string are refused."""
     good = bytes.fromhex(VECTORS["headers"][0]["hex"])
     with pytest.raises(ValueError, match="num_bits"):
         header.parse(good[:16] + (2**30).to_bytes(8) + good[24:], header.COUNTING)
@@ -48,7 +48,7 @@ def test_too_many_counters_are_refused() -> None:
 
 @for_each("case", VECTORS["counters"])
 def test_golden_counters(client: redis.Redis, case: dict[str, Any]) -> None:
-    """Adds and removals leave the bytes of the vector, in a filter as an earlier release made it."""
+    """Adds and removals leave the vector's bytes, in a filter of an earlier release."""
     sizes = {name: case[name] for name in ("capacity", "error_rate", "num_bits", "num_hashes")}
     store_earlier(client, **sizes)
     f = CountingBloomFilter(client, "seen", capacity=case["capacity"], error_rate=case["error_rate"])

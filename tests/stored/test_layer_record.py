@@ -1,4 +1,4 @@
-"""The root of a filter in layers: its layers, and the next one."""
+"""The record of a filter in layers: its layers, and the next one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rotating(capacity: int = 1000, slices: int = 4) -> RotatingRecord:
 
 @for_each("root", [scaling(), rotating()])
 def test_a_root_is_read_as_it_was_written(root: Any) -> None:
-    """The bytes hold all of it."""
+    """The bytes hold every field."""
     full = replace(root, newest=7, began=(1, 2, 2**50))
     assert type(root).parse(full.pack()) == full
 
@@ -58,19 +58,19 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
     ("at", "byte", "complaint"),
     [
         (0, 0, "begins with"),
-        (10, 0, "that of a BloomFilter, not of a ScalingBloomFilter"),
-        (10, 2, "that of a RotatingBloomFilter"),
+        (10, 0, "a BloomFilter, not a ScalingBloomFilter"),
+        (10, 2, "a RotatingBloomFilter"),
         (11, 3, "options 0300000000"),
         (12, 1, "options 0101000000"),
         (64, 0xFF, "tightening_ratio"),
         (79, 0, "expansion 0"),
         (87, 0, "3 layers, of which the newest is number 0"),
-        (87, 255, "number 255, and 255 are the most possible"),
-        (80, 1, "number 72057594037927938, and 255"),
+        (87, 255, "number 255; at most 255 layers are possible"),
+        (80, 1, "number 72057594037927938; at most 255"),
     ],
 )
 def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
-    """Bytes that no version wrote are no root."""
+    """Bytes that no version wrote are refused."""
     data = bytearray(replace(scaling(), newest=2, began=(1, 2, 3)).pack())
     data[at] = byte
     with pytest.raises(ValueError, match=complaint):
@@ -79,17 +79,17 @@ def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
 
 @for_each("length", [77, 87, 89, 109])
 def test_a_root_of_another_length_is_refused(length: int) -> None:
-    """It is short of a field, or of a part of a time."""
+    """A record that lacks a field or part of a time is refused."""
     data = replace(scaling(), newest=2, began=(1, 2, 3)).pack()
     with pytest.raises(ValueError, match=f"{length} bytes"):
         ScalingRecord.parse(data[:length])
 
 
 def test_a_capacity_that_no_layer_was_made_for() -> None:
-    """A record whose first layer is not as large as its capacity says was damaged, or made up."""
+    """A record whose first layer does not have the size for its capacity is refused."""
     data = bytearray(replace(scaling(), began=(1,)).pack())
     data[24:32] = (2**40).to_bytes(8, "big")
-    with pytest.raises(ValueError, match="not made for its capacity"):
+    with pytest.raises(ValueError, match="do not fit its capacity"):
         ScalingRecord.parse(bytes(data))
 
 
@@ -115,7 +115,7 @@ def test_the_rates_of_all_layers_stay_below_the_configured_one(ratio: float) -> 
 def test_the_expected_rates_of_all_layers_stay_below_the_configured_one(
     layout: str, rate: float, ratio: float
 ) -> None:
-    """By the formula for each full layer, of any first capacity and growth, for 100 layers."""
+    """The formula for full layers, of any first capacity and growth, stays below it for 100 layers."""
     for capacity, expansion in ((1, 1), (10_000, 1), (100, 2), (10**5, 10)):
         head = planning.whole(capacity, rate, layout, ScalingRecord.kind)
         record = ScalingRecord(head=head, expansion=expansion, tightening_ratio=ratio).complete()
@@ -132,7 +132,7 @@ def test_the_expected_rates_of_all_layers_stay_below_the_configured_one(
 @for_each("layout", planning.NAMES)
 @for_each("rate", [0.05, 1e-2, 1e-3, 1e-6])
 def test_the_budget_is_used(layout: str, rate: float) -> None:
-    """But for what is kept back for more layers, 97% of the rate or more; by earlier rules it was 90%."""
+    """Without the reserve for more layers, at least 97% of the rate is used; by earlier rules it was 90%."""
     now = ScalingRecord(
         head=planning.whole(100_000, rate, layout, ScalingRecord.kind), expansion=2, tightening_ratio=0.5
     )
@@ -145,7 +145,7 @@ def test_the_budget_is_used(layout: str, rate: float) -> None:
 @for_each("layout", planning.NAMES)
 @for_each("rate", [1e-2, 1e-6, 1e-12, 1e-30])
 def test_a_low_rate_makes_no_layer_impossible(layout: str, rate: float) -> None:
-    """What an earlier release could begin can be begun still, and takes at most 64 MB more."""
+    """Any layer of an earlier release can still begin, and takes at most 64 MB more."""
     now = ScalingRecord(
         head=planning.whole(1000, rate, layout, ScalingRecord.kind), expansion=2, tightening_ratio=0.5
     )
@@ -165,7 +165,7 @@ def test_layers_grow_up_to_what_a_key_can_hold() -> None:
 
 
 def test_a_stack_can_be_full() -> None:
-    """Where a layer would need more hashes than there are, the error says so."""
+    """If a layer would need more hashes than possible, the error says so."""
     with pytest.raises(FilterFullError, match="hashes"):
         scaling(ratio=0.0001).planned(60)
     with pytest.raises(FilterFullError, match="hashes"):
@@ -190,12 +190,12 @@ OTHERS = {
 
 @for_each("found", LATER | OTHERS)
 def test_a_record_only_goes_forward(found: str) -> None:
-    """Of one generation, with later layers, and the same where both have one."""
+    """A later record has the same generation, no older newest layer, and equal layers where both have one."""
     assert (LATER | OTHERS)[found].continues(KNOWN) == (found in LATER)
 
 
 def test_a_filter_ended_before_another_was_begun() -> None:
-    """By slices: its newest layer was forgotten by then; a scaling filter never ends."""
+    """By slices, its newest layer was forgotten before; a scaling filter never ends."""
     known = replace(rotating(), began=(1_999_999, 2_499_999))  # the fifth slice of 500 ms
     later = (replace(rotating(), began=(begun, 2 * begun)) for begun in (4_499_999, 4_500_000))
     assert [known.ended_before(other) for other in later] == [False, True]
@@ -205,7 +205,7 @@ def test_a_filter_ended_before_another_was_begun() -> None:
 
 @for_each("slices", [1, 4, 24])
 def test_two_windows_of_items_stay_within_the_rate(slices: int) -> None:
-    """However they are spread over layers, the rates of the layers add up to no more than configured."""
+    """However items are spread over layers, the layers' rates sum to at most the configured one."""
     root = rotating(capacity=2_400_000, slices=slices)
     layer = root.planned(0)
     assert layer.capacity == 2_400_000 // slices
@@ -220,8 +220,8 @@ def test_two_windows_of_items_stay_within_the_rate(slices: int) -> None:
     st.sampled_from(planning.NAMES),
 )
 def test_what_is_packed_for_all_layers(items: list[str], sizes: list[tuple[int, float]], name: str) -> None:
-    """It is what is packed for each, one layer after the other, item after item; for one as for many."""
-    made = tuple(planning.plan(name, capacity, error_rate) for capacity, error_rate in sizes)
+    """It equals the packed items of each layer, one after the other; for one item as for many."""
+    made = tuple(planning.plan_layout(name, capacity, error_rate) for capacity, error_rate in sizes)
     encoded = [item.encode() for item in items]
     wanted = [b"".join(layer.pack_one(item) for layer in made) for item in encoded]
     stacked = layered.Layered(made)

@@ -27,7 +27,7 @@ EACH_FILE = pytest.mark.parametrize("case", FILES, ids=lambda case: case["class"
 
 @EACH_FILE
 def test_golden_files(case: dict[str, Any], tmp_path: Path) -> None:
-    """Each is of its class, is packed to its bytes, and has its items."""
+    """Each file has its class, is packed to its bytes, and has its items."""
     data = bytes.fromhex(case["hex"])
     length, more = saved.sizes(data[: saved.HEAD_BYTES])
     found = saved.parse(data[: saved.HEAD_BYTES], data[saved.HEAD_BYTES :][:more])
@@ -40,7 +40,7 @@ def test_golden_files(case: dict[str, Any], tmp_path: Path) -> None:
 
 @EACH_FILE
 def test_a_file_by_the_page(case: dict[str, Any]) -> None:
-    """The fields are where FORMAT.md says that they are."""
+    """The fields are where FORMAT.md puts them."""
     data = bytes.fromhex(case["hex"])
     magic, version, zero, length, _, record, parts = struct.unpack_from(">6sBBQQII", data)
     assert (magic, version, zero, length) == (b"bloomf", 1, 0, len(data))
@@ -53,7 +53,7 @@ def test_a_file_by_the_page(case: dict[str, Any]) -> None:
 
 @EACH_FILE
 def test_golden_files_are_restored(any_client: redis.Redis, case: dict[str, Any]) -> None:
-    """A rotating one, whose items are forgotten by now, is empty."""
+    """A rotating filter, whose items have expired by now, is empty."""
     f = getattr(bloomredis, case["class"]).restore(any_client, "seen", io.BytesIO(bytes.fromhex(case["hex"])))
     assert f.contains_many(case["items"]) == [case["class"] != "RotatingBloomFilter"] * len(case["items"])
 
@@ -71,7 +71,7 @@ def test_golden_files_are_restored(any_client: redis.Redis, case: dict[str, Any]
     ],
 )
 def test_a_damaged_beginning_is_refused(at: int, byte: int, complaint: str) -> None:
-    """Each fault is named, whatever the checksum says."""
+    """Each fault is named, whatever the checksum."""
     data = bytearray(bytes.fromhex(FILES[0]["hex"]))
     data[at] = byte
     data[-32:] = hashlib.sha256(data[:-32]).digest()
@@ -84,7 +84,7 @@ def test_a_damaged_beginning_is_refused(at: int, byte: int, complaint: str) -> N
     changes=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), min_size=1),
 )
 def test_any_bytes_are_a_file_or_refused(case: dict[str, Any], changes: list[tuple[int, int]]) -> None:
-    """Nothing but ValueError comes out of garbage, also with the right checksum."""
+    """Any bytes raise ValueError or are read as a file, also with the right checksum."""
     data = bytearray(bytes.fromhex(case["hex"]))
     for at, byte in changes:
         data[at % (len(data) - 32)] = byte

@@ -1,4 +1,4 @@
-"""The states of what an object knows of its stored filter: each cell of the table of transitions."""
+"""The states of an object's knowledge of its stored filter: each cell of the transition table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CELLS: Final = [
 
 
 class Known(Versioned[Any]):
-    """Stored state whose losses are told to `acts`, one after another; `seen` are states on the way."""
+    """Stored state whose losses run `acts`, one after another; `seen` records the states between."""
 
     called = "Known"
     current = clear = delete = NotImplemented
@@ -50,14 +50,14 @@ class Known(Versioned[Any]):
         yield
 
     def _accept(self, found: Any) -> Any:
-        return self.remember(bytes(56), planning.plan("blocked", 1000, 0.01))
+        return self.remember(bytes(56), planning.plan_layout("blocked", 1000, 0.01))
 
     def find(self) -> None:
         self._accept(None)
 
     def meet_a_loss(self) -> None:
         with suppress(FilterLostError, KeyError):
-            self._tell("it has vanished")
+            self._apply_on_lost("it has vanished")
 
     @property
     def state(self) -> str:
@@ -65,7 +65,7 @@ class Known(Versioned[Any]):
             return "open"
         if self._lost is None:
             return "unopened"
-        return "telling" if self.under_way.told_by else "lost"
+        return "telling" if self.in_flight.callback_thread else "lost"
 
     def look(self) -> None:
         self.seen.append(self.state)
@@ -76,7 +76,7 @@ def fail() -> None:
 
 
 def lost_while_emptied(stored: Known) -> None:
-    with stored.under_way.emptying():
+    with stored.in_flight.emptying():
         stored.meet_a_loss()
 
 
@@ -86,24 +86,24 @@ def told(stored: Known) -> None:
 
 
 EVENTS: Final[dict[str, Callable[[Known], object]]] = {
-    "the filter was opened, or followed": Known.find,
+    "opened, or its newer state was accepted": Known.find,
     "the handle is dropped": Known.forget,
     "reset(): clear() or delete() begins": Known.reset,
-    "take(): reserve() begins": lambda stored: next(stored.take()),
+    "reopen(): reserve() begins": lambda stored: next(stored.reopen()),
     "a loss; on_lost is a callback": told,
     "a loss while clear() or delete() runs": lost_while_emptied,
 }
-"""What happens, but for losses without a callback, and its end."""
+"""Events and how to cause them, except losses without a callback and the end of a callback."""
 LEAVES: Final[dict[str, Callable[[Known], object]]] = {
     "unopened": Known.reset,
     "open": Known.find,
     "telling": lambda stored: None,
 }
-"""What a callback does that leaves a state behind."""
+"""Actions of a callback that leave a state behind."""
 
 
 def reached(state: str, stored: Known) -> Known:
-    """Bring a new object into a state that lasts."""
+    """Bring a new object into a lasting state."""
     if state == "open":
         stored.find()
     elif state == "lost":
@@ -141,12 +141,12 @@ def outcome(event: str, before: str) -> str:
 
 @for_each(("event", "before", "after"), CELLS)
 def test_each_transition(event: str, before: str, after: str) -> None:
-    """As the table says that stands at the top of the module."""
+    """Each transition is as the table at the top of the module says."""
     assert outcome(event, before) == after
 
 
 def test_the_table_is_whole() -> None:
-    """It has four states, and ten things that happen."""
+    """It has four states and ten events."""
     assert STATES == ["unopened", "open", "lost", "telling"]
     assert len(_ROWS[1:]) == 10
     assert {after for *_, after in CELLS} == set(STATES)
@@ -154,16 +154,16 @@ def test_the_table_is_whole() -> None:
 
 @pytest.mark.parametrize("before", ["lost", "telling"])
 def test_what_is_lost_is_not_opened(before: str) -> None:
-    """Not by another thread either, while the callback runs."""
+    """Another thread does not open it either, while the callback runs."""
     stored = reached("lost", Known())
     if before == "telling":
-        stored.under_way.told_by = -1  # another thread
+        stored.in_flight.callback_thread = -1  # another thread
     with pytest.raises(FilterLostError):
         next(stored.open())
 
 
 def test_two_modules_change_the_state() -> None:
-    """Others call what these offer."""
+    """Other modules call the methods of these two."""
 
     def assigned(path: Path) -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -174,6 +174,6 @@ def test_two_modules_change_the_state() -> None:
     changing = {
         path.name
         for path in stored.glob("**/*.py")
-        if {"handle", "_lost", "_changes", "told_by", "emptied_by"} & {*assigned(path)}
+        if {"handle", "_lost", "_changes", "callback_thread", "clears"} & {*assigned(path)}
     }
-    assert changing == {"base.py", "versioned.py", "handle.py", "item_calls.py"}  # the last has its own
+    assert changing == {"base.py", "versioned.py", "handle.py", "item_calls.py"}  # the last has only its own

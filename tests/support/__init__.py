@@ -1,4 +1,4 @@
-"""What tests share.  `BLOOMREDIS_HOLE=NAME` opens a mended hole, in the processes that tests start too."""
+"""Shared parts of the tests. `BLOOMREDIS_HOLE=NAME` opens a repaired hole, also in child processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work in other threads and in forked children, with what came of it."""
+"""Work in other threads and in forked children, and its outcome."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any, Generic, NoReturn, TypeVar
 T = TypeVar("T")
 
 PATIENCE = 20
-"""Seconds after which a call that is still waiting is taken to wait for ever."""
+"""Seconds after which a waiting call counts as hanging."""
 
 
 def started(work: Callable[[], T]) -> Future[T]:
-    """Run in a thread, which keeps nobody from ending if it hangs."""
+    """Run in a daemon thread, which cannot keep the process alive if it hangs."""
     future: Future[T] = Future()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # also of those that end a thread
+        except BaseException as error:  # including those that end a thread
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -39,7 +39,7 @@ def outcome(future: Future[Any]) -> Any:
 class Child(Generic[T]):
     """A forked child that does some work.
 
-    :param fork: starts the child as `os.fork` does, perhaps behind Python's back.
+    :param fork: starts the child like `os.fork`, perhaps without Python's hooks.
     """
 
     def __init__(self, work: Callable[[], T], fork: Callable[[], int] = os.fork) -> None:
@@ -55,7 +55,7 @@ class Child(Generic[T]):
             data = stream.read()
         os.waitpid(self._pid, 0)
         assert data, "the child hung, or was killed"
-        found: Any = pickle.loads(data)  # noqa: S301 - the child's own
+        found: Any = pickle.loads(data)  # noqa: S301 - its own child's
         if isinstance(found, BaseException):
             raise found
         result: T = found

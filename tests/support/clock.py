@@ -1,4 +1,4 @@
-"""The monotonic clock as bloomredis sees it, which a test can put ahead."""
+"""A monotonic clock for bloomredis that a test can advance."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _now = shared.now
 
 
 class Clock:
-    """The module `time`, with clocks that go ahead of the real ones."""
+    """The module `time`, with clocks that a test can advance."""
 
     def __init__(self) -> None:
         self._ahead = self._slept = 0.0
 
     def monotonic(self) -> float:
-        """Return the time, as far ahead as it was put."""
+        """Return the advanced monotonic time."""
         return time.monotonic() + self._ahead
 
     def time(self) -> float:
-        """Return the time since 1970, likewise."""
+        """Return the advanced time since 1970."""
         return time.time() + self._ahead + self._slept
 
     def now(self) -> float:
-        """Return the time by the clock that counts what the machine slept."""
+        """Return the time by the clock that counts the machine's sleep."""
         return _now() + self._ahead + self._slept
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass at once."""
+        """Advance all clocks by that many seconds."""
         self._ahead += seconds
 
     def sleep_deeply(self, seconds: float) -> None:
-        """Suspend the machine for so long: its monotonic clock stands still."""
+        """Suspend the machine for that long: its monotonic clock stands still."""
         self._slept += seconds
 
     def __getattr__(self, name: str) -> Any:
@@ -44,7 +44,7 @@ class Clock:
 
 
 def patched(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Give every module of bloomredis that reads the time this clock."""
+    """Give this clock to every module of bloomredis that reads the time."""
     clock = Clock()
     monkeypatch.setattr(shared, "now", clock.now)
     for name, module in tuple(sys.modules.items()):

@@ -22,7 +22,7 @@ def away(nodes: Cluster) -> Node:
 
 
 def only(key: str, *, moves: bool) -> Callable[[list[bytes]], list[bytes]]:
-    """Return what chooses the keys that move ahead: that one, or all but that one."""
+    """Return a function that chooses the keys to move first: only that one, or all others."""
     return lambda keys: [each for each in keys if (each == key.encode()) is moves]
 
 

@@ -1,4 +1,4 @@
-"""A cluster of one's own on loopback: started, resharded, failed over, ended by its own process ids."""
+"""A private cluster on loopback: started, resharded, failed over, ended by its own process ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.servers import Server, binaries
 
 SLOTS = 16384
 SERVERS = [name for name in ("redis-6.2", "redis-8", "valkey-9") if name in binaries()]
-"""The servers that clusters are made of."""
+"""The servers whose clusters are tested."""
 
 NODE_TIMEOUT = 1500
 """Milliseconds after which a silent node is suspected: short, and long enough for a busy machine."""
@@ -30,12 +30,12 @@ OPTIONS = (
     *("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"),
     *("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT)),
     *("--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "10"),
-    *("--repl-ping-replica-period", "1"),  # Redis 8 lists no replica that has not heard from its primary
+    *("--repl-ping-replica-period", "1"),  # Redis 8 does not list a replica before its first ping
 )
 
 
 def wait_until(what: str, condition: Callable[[], object]) -> None:
-    """Poll a condition, which a node that does not answer does not fulfil."""
+    """Poll a condition; a node that does not answer counts as false."""
 
     def holds() -> object:
         with suppress(redis.ConnectionError, redis.ResponseError):
@@ -49,7 +49,7 @@ def wait_until(what: str, condition: Callable[[], object]) -> None:
 def ports(count: int) -> Iterator[list[int]]:
     """Reserve ports whose cluster bus ports, 10,000 above, are free too.
 
-    They lie below those that the system gives to outgoing connections.
+    They are below the range for outgoing connections.
     """
     found: list[int] = []
     with ExitStack() as stack:
@@ -102,24 +102,24 @@ class Cluster:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = list(nodes)
 
-    # -- what is
+    # -- state
 
     def client(self, **options: Any) -> Any:
-        """Return a cluster client; one of asyncio is made with `at`."""
+        """Return a cluster client; an asyncio client is made with `at`."""
         startup = [ClusterNode("127.0.0.1", node.port) for node in self.nodes if node.is_up]  # type: ignore[no-untyped-call]  # redis-py has it so
         return redis.RedisCluster(startup_nodes=startup, **options)
 
     @property
     def at(self) -> dict[str, Any]:
-        """Return where any cluster client finds the cluster."""
+        """Return the address of the cluster for any client."""
         return {"host": "127.0.0.1", "port": next(node.port for node in self.nodes if node.is_up)}
 
     def primaries(self) -> list[Node]:
-        """Return the primaries that are up and serve slots or could."""
+        """Return the running primaries that serve slots or could."""
         return [node for node in self.nodes if node.is_primary]
 
     def replicas_of(self, primary: Node) -> list[Node]:
-        """Return the replicas of a primary that are up."""
+        """Return the running replicas of a primary."""
         others = (node for node in self.nodes if node.is_up and node is not primary)
         return [
             node
@@ -128,9 +128,9 @@ class Cluster:
         ]
 
     def primary_of(self, key: bytes | str | int) -> Node:
-        """Return the primary that serves a key, or a slot."""
+        """Return the primary that serves a key or a slot."""
         slot = key if isinstance(key, int) else key_slot(key if isinstance(key, bytes) else key.encode())
-        for node in self.primaries():  # which know best what they serve; the others hear of it later
+        for node in self.primaries():  # each knows best what it serves; the others learn it later
             for first, last, (_, port, *_), *_ in node.ask("CLUSTER", "SLOTS"):
                 if first <= slot <= last and port == node.port:
                     return node
@@ -139,10 +139,10 @@ class Cluster:
     def nodes_up(self) -> list[Node]:
         return [node for node in self.nodes if node.is_up]
 
-    # -- what is done to it
+    # -- changes
 
     def form(self, replicas: int) -> None:
-        """Make a cluster of the nodes; the last so many are replicas of the first."""
+        """Make a cluster of the nodes; the last ones are replicas of the first."""
         first, primaries = self.nodes[0], self.nodes[: len(self.nodes) - replicas]
         for number, node in enumerate(self.nodes):
             node.id = _text(node.ask("CLUSTER", "MYID"))
@@ -158,7 +158,7 @@ class Cluster:
         self.wait_until_ok()
 
     def wait_until_ok(self) -> None:
-        """Wait until every node agrees who serves what, and every replica that is up is linked and online."""
+        """Wait until every node agrees on all slots, and every running replica is linked and online."""
         wait_until("every node says ok", lambda: all(map(self._says_ok, self.nodes_up())))
         wait_until("the nodes agree", lambda: len({self._map(node) for node in self.nodes_up()}) == 1)
         wait_until("no node is taken for dead", lambda: all(map(self._sees_all, self.nodes_up())))
@@ -185,7 +185,7 @@ class Cluster:
         return all(online) and len(online) == len(self.replicas_of(node))
 
     def wait_until_replicated(self, primary: Node) -> None:
-        """Wait until the replicas of a primary have what it has now."""
+        """Wait until the replicas of a primary have its present data."""
         written = primary.info("replication")["master_repl_offset"]
         wait_until(
             "the replicas have caught up",
@@ -202,7 +202,7 @@ class Cluster:
         dwell: Callable[[], object] = lambda: None,
         ahead: Callable[[list[bytes]], list[bytes]] = lambda keys: keys[: len(keys) // 2],
     ) -> None:
-        """Move a slot to another primary, key by key.
+        """Migrate a slot to another primary, key by key.
 
         :param dwell: called when the keys that `ahead` chooses have been moved, and the others have not.
         """
@@ -218,15 +218,15 @@ class Cluster:
         finally:
             while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, SLOTS):
                 self._move(source, to, keys)
-            # What was moved is on the new primary alone until its replica has it; no administrator waits
-            # for that, but a test that kills the new primary has to.
+            # Moved keys are on the new primary alone until its replica has them. No administrator waits for
+            # that, but a test that kills the new primary must.
             self.wait_until_replicated(to)
             for node in (to, source, *(node for node in self.primaries() if node not in (to, source))):
                 node.ask("CLUSTER", "SETSLOT", slot, "NODE", to.id)
 
     @staticmethod
     def _move(source: Node, to: Node, keys: list[bytes]) -> None:
-        """Move keys, once the target does not say any more that the cluster is down."""
+        """Move keys once the target no longer reports that the cluster is down."""
 
         def is_done() -> bool:
             try:
@@ -241,7 +241,7 @@ class Cluster:
             wait_until("the target takes keys", is_done)
 
     def fail_over(self, primary: Node) -> Node:
-        """Let a replica of a primary take over, by hand; return it."""
+        """Let a replica of a primary take over by a manual failover; return it."""
         (replica,) = self.replicas_of(primary)
         replica.ask("CLUSTER", "FAILOVER")
         wait_until("the replica takes over", lambda: replica.is_primary and not primary.is_primary)
@@ -249,7 +249,7 @@ class Cluster:
         return replica
 
     def kill(self, primary: Node) -> Node:
-        """Kill a primary, and wait until its replica has been promoted; return that."""
+        """Kill a primary, and wait until its replica has been promoted; return the replica."""
         (replica,) = self.replicas_of(primary)
         primary.server.stop(signal.SIGKILL)
         wait_until("the replica is promoted", lambda: replica.is_primary)
@@ -257,7 +257,7 @@ class Cluster:
         return replica
 
     def bring_back(self, node: Node) -> None:
-        """Start a node again that was killed: it becomes a replica of whoever has taken over."""
+        """Restart a killed node as a replica of the node that took over."""
         node.server.start()
         wait_until("the node is a replica", lambda: not node.is_primary)
         self.wait_until_ok()

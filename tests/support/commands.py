@@ -1,4 +1,4 @@
-"""The command `bloomredis`: in this process where its text matters, else in one of its own.
+"""The command `bloomredis`: in this process if only its output matters, else as a separate process.
 
 A process takes 0.4 s of the processor before it does anything.
 """
@@ -31,11 +31,11 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "BLO
 Completed = subprocess.CompletedProcess[bytes]
 
 _get_command = cache(typer.main.get_command)
-"""Reads the signatures of all commands, which a process does once."""
+"""Reads the signatures of all commands, once for a process."""
 
 
 def run_command(*arguments: object, data: bytes = b"", **environment: str) -> Completed:
-    """Run the command to its end in this process, with pipes for its streams as in a process of its own."""
+    """Run the command to its end in this process, with pipes for its streams like a separate process."""
     command = ["bloomredis", *map(str, arguments)]
     with (
         ThreadPoolExecutor(3) as pool,
@@ -50,7 +50,7 @@ def run_command(*arguments: object, data: bytes = b"", **environment: str) -> Co
 
 
 def run_process(*arguments: object, data: bytes = b"", **environment: str) -> Completed:
-    """Run the command to its end in a process of its own."""
+    """Run the command to its end in a separate process."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
         input=data,
@@ -62,7 +62,7 @@ def run_process(*arguments: object, data: bytes = b"", **environment: str) -> Co
 
 
 def printed(*arguments: object, data: bytes = b"", run: Callable[..., Completed] = run_command) -> bytes:
-    """Return what the command printed, having said nothing else and ended well."""
+    """Return the output of a successful command without messages."""
     done = run(*arguments, data=data)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout
@@ -70,7 +70,7 @@ def printed(*arguments: object, data: bytes = b"", run: Callable[..., Completed]
 
 @contextlib.contextmanager
 def started(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the command, its three streams being pipes."""
+    """Start the command with pipes for its three streams."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [*COMMAND, *map(str, arguments)], bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, env=ENVIRONMENT
@@ -82,7 +82,7 @@ def started(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def answer(process: subprocess.Popen[bytes], line: bytes) -> bytes:
-    """Send a line and return what comes back."""
+    """Send a line and return the line in reply."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(line)
@@ -91,7 +91,7 @@ def answer(process: subprocess.Popen[bytes], line: bytes) -> bytes:
 
 
 def _status() -> int:
-    """Run the command in `sys.argv`, and return the status with which its process would end."""
+    """Run the command in `sys.argv`, and return its exit status."""
     try:
         main()
     except SystemExit as end:
@@ -104,7 +104,7 @@ def _status() -> int:
 
 @contextlib.contextmanager
 def _streams(pool: Executor, data: bytes) -> Iterator[tuple[dict[str, Any], list[Future[bytes]]]]:
-    """Yield the three streams of a command, and what will be read of the last two."""
+    """Yield the three streams of a command, and the contents of the last two after it."""
     with contextlib.ExitStack() as stack:
 
         def pipe(text: str, binary: str) -> tuple[IO[str], IO[bytes]]:
@@ -121,7 +121,7 @@ def _streams(pool: Executor, data: bytes) -> Iterator[tuple[dict[str, Any], list
 
 
 def _into(pipe: IO[bytes], data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError), pipe:  # a command need not read it
+    with contextlib.suppress(BrokenPipeError), pipe:  # a command may leave input unread
         pipe.write(data)
 
 
@@ -132,7 +132,7 @@ def _whole(pipe: IO[bytes]) -> bytes:
 
 @contextlib.contextmanager
 def _handlers_restored() -> Iterator[None]:
-    """Let a command handle signals until it ends."""
+    """Restore the signal handlers when a command ends."""
     before = [(number, signal.getsignal(number)) for number in SIGNALS]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Commits that end before they have an answer."""
+"""Commits that end without an answer."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def commit_once(claim: Any) -> None:
-    """Try to commit a claim once, as a call does that is interrupted before it tries again."""
-    claim._run(claim._operations.commit_now(claim._held))
+    """Commit a claim with a single attempt, as a call that is interrupted before its retry."""
+    claim._run(claim._operations.commit_now(claim._state))

@@ -1,4 +1,4 @@
-"""Filters that count, and the counters that they should have."""
+"""Counting filters, and their expected counters."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def make(bloom: Any, client: Any, name: str = "seen", **options: Any) -> Any:
 
 
 def store_earlier(client: Any, *, capacity: int, error_rate: float, num_bits: int, num_hashes: int) -> None:
-    """Store an empty filter as an earlier release made it, with so many counters."""
+    """Store an empty filter of an earlier release, with that many counters."""
     made = planning.new_header(capacity, error_rate, kind=header.COUNTING)
     made = replace(made, num_bits=num_bits, num_hashes=num_hashes, generation=b"earlier!")
     client.set("seen", made.pack() + bytes(made.size_bytes - limits.HEADER_BYTES))
 
 
 def stored_counters(client: Any) -> dict[int, int]:
-    """Return the counters that are not 0, by their numbers."""
+    """Return the non-zero counters by number."""
     pairs: bytes = client.getrange("seen", limits.HEADER_BYTES, -1)
     values = [half for pair in pairs for half in (pair >> 4, pair & 15)]
     return {number: value for number, value in enumerate(values) if value}
 
 
 def expected_counters(layout: Counting, items: Counter[Any]) -> dict[int, int]:
-    """Return what the counters should be when none has been at 15."""
+    """Return the expected counters if none has been at 15."""
     counters: Counter[int] = Counter()
     for item, times in items.items():
         counters.update({counter: times for counter in set(layout.offsets(item)) if times})

@@ -1,4 +1,4 @@
-"""Workers that add items whatever happens to the server, and what they were told."""
+"""Workers that add items whatever happens to the server, and their answers."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from typing import Any
 
 from bloomredis import BatchInterruptedError, ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 
-PASSING = frozenset(("LOADING",))
-"""Errors of a server that comes back, which pass in a moment."""
+TRANSIENT = frozenset(("LOADING",))
+"""Errors of a restarting server, which soon pass."""
 
 DOUBTLESS = (ConnectionFailedError, OutcomeUnknownError)
-"""Errors that leave nothing in doubt while a filter is opened: it is opened again."""
+"""Errors that leave nothing pending when a filter is opened: opening is repeated."""
 
 PATIENCE = 60.0
 
 
 @dataclass
 class Seat:
-    """A filter object that some workers share.  Its client may be exchanged while they work."""
+    """A filter object that some workers share. Its client may be replaced while they work."""
 
     name: str
     filter: Any
-    uses_tokens: bool = True  # else it relies on the object's memory of what is in doubt
+    uses_tokens: bool = True  # else the object's own pending calls are used
 
     def switch(self, client: Any) -> None:
-        """Go on with another client."""
+        """Use another client from now on."""
         self.filter = self.filter.with_client(client)
 
     def stream(self, slot: int) -> Iterator[str]:
-        """Yield items for one worker; those of every second one are added by a worker of each seat."""
+        """Yield items for one worker; every second item is added by a worker of each seat too."""
         for number in itertools.count():
             yield f"{'any' if number % 2 else self.name}/{slot}/{number}"
 
 
 class Crew:
-    """Workers, in threads and in tasks, that ask again until they are answered."""
+    """Workers, in threads and in tasks, that retry until they have answers."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, bool]] = []
@@ -56,7 +56,7 @@ class Crew:
         self._work += [self._pool.submit(self._one_by_one, seat, slot) for slot in range(workers)]
 
     def batches(self, seat: Seat, workers: int) -> None:
-        """Let threads add 20 items at a time."""
+        """Let threads add batches of 20 items."""
         self._work += [self._pool.submit(self._in_batches, seat, slot) for slot in range(workers)]
 
     def tasks(self, seat: Seat, workers: int) -> None:
@@ -64,7 +64,7 @@ class Crew:
         self._work.append(self._pool.submit(asyncio.run, self._in_tasks(seat, workers)))
 
     def wait_for(self, answers: int) -> None:
-        """Wait until there are so many more answers, or raise what stopped a worker."""
+        """Wait for that many more answers, or raise the error that stopped a worker."""
         enough, deadline = len(self.told) + answers, time.monotonic() + PATIENCE
         while len(self.told) < enough:
             for work in self._work:
@@ -74,18 +74,18 @@ class Crew:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Let each worker come to the end of its item, or raise what stopped one before."""
+        """Let each worker finish its item, or raise the error that stopped one before."""
         self._over.set()
         for work in self._work:
             work.result(PATIENCE)
         self._pool.shutdown()
 
     def answered(self) -> list[str]:
-        """Return the items that somebody got an answer for."""
+        """Return the items with an answer."""
         return list({item for item, _ in tuple(self.told)})
 
     def misled(self) -> dict[str, int]:
-        """Return the items that nobody was told to be new, and those that more than one was."""
+        """Return the items reported as new to nobody or to more than one worker."""
         news = Counter(item for item, new in self.told if new)
         return {item: news[item] for item in self.answered() if news[item] != 1}
 
@@ -144,11 +144,11 @@ class Crew:
                 rest = rest[len(answers) :]
 
     def _token(self, seat: Seat, error: BaseException | None) -> str | None:
-        """Return what to ask again with, or raise an error that no fault here explains."""
+        """Return the token for a retry, or raise an error that no fault here explains."""
         assert error is not None
         self.errors[type(error).__name__] += 1
         if isinstance(error, OutcomeUnknownError):
             return error.token if seat.uses_tokens else None
-        if isinstance(error, ServerRefusedError) and error.word in PASSING:
+        if isinstance(error, ServerRefusedError) and error.word in TRANSIENT:
             return None
         raise error

@@ -1,4 +1,4 @@
-"""Both drivers behind one face, so that each test of behaviour runs on both."""
+"""Both drivers behind one interface, so that each test of behaviour runs on both."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import bloomredis
 import bloomredis.asyncio
 
 SAME = {"db", "username", "password", "decode_responses", "protocol", "host", "port"}
-"""The options of a client that its twin has too."""
+"""The options that a client and its counterpart share."""
 
 
 class Sync:
-    """Makes filters over the synchronous client that the test has."""
+    """Makes filters over the test's synchronous client."""
 
     def __call__(self, client: Any, name: str, *, kind: str = "BloomFilter", **options: Any) -> Any:
         return getattr(bloomredis, kind)(client, name, **options)
@@ -83,7 +83,7 @@ class Asyncio:
         if isinstance(client, fakeredis.FakeRedis):
             twin = fakeredis.FakeAsyncRedis(server=client.connection_pool.connection_kwargs["server"])
         elif isinstance(client, redis.RedisCluster):
-            node: Any = client.get_primaries()[0]  # type: ignore[no-untyped-call]  # redis-py has it so
+            node: Any = client.get_primaries()[0]  # type: ignore[no-untyped-call]  # redis-py is untyped
             twin = redis.asyncio.RedisCluster(host=node.host, port=node.port)
         else:
             options = client.connection_pool.connection_kwargs
@@ -96,7 +96,7 @@ class Asyncio:
 
 
 def _same_retry(retry: Any) -> dict[str, Any]:
-    """Return the option of a client that retries as often, if it does so at once or not at all."""
+    """Return a client's retry option for its counterpart, if it retries without delay or never."""
     retries = getattr(retry, "_retries", 0)
     if retries and not isinstance(retry._backoff, NoBackoff):
         return {}

@@ -1,4 +1,4 @@
-"""A client whose process dies, as far as its filters can tell."""
+"""A client whose process dies, as its filters see it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import redis
 
 
 class Died(BaseException):
-    """The process is no more."""
+    """The process has died."""
 
 
 class MortalClient:
-    """A client that makes so many round trips and dies before the next one."""
+    """A client that makes that many round trips and dies before the next one."""
 
     def __init__(self, client: redis.Redis, left: int) -> None:
         self._client: Any = client

@@ -1,6 +1,6 @@
 """A program of greenlets that share calls: `python -m tests.support.greenlets SOCKET CASE`.
 
-It prints as JSON what each greenlet was answered, and what its item is answered when it is asked again.
+It prints each greenlet's answer as JSON, and the answer of a retry for its item.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import json  # noqa: E402 - what is imported first would not be patched
+import json  # noqa: E402 - imports before the patching would not be patched
 import sys  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -23,7 +23,7 @@ ITEMS = "bcd"
 
 
 class Scene:
-    """One call is under way; three greenlets wait to share the next."""
+    """One call is in flight; three greenlets wait to share the next."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.filter = BloomFilter(
@@ -43,7 +43,7 @@ class Scene:
         def work() -> None:
             try:
                 self.answers[item] = self.filter.add(item)
-            except BaseException as error:  # gevent's own too
+            except BaseException as error:  # including gevent's own
                 self.answers[item] = type(error).__name__
 
         return gevent.spawn(work)
@@ -53,27 +53,27 @@ class Scene:
         self.greenlets[item].kill(gevent.Timeout(), block=True, timeout=10)
 
     def queued(self) -> None:
-        """End one that waits in the queue, the first of those to come."""
+        """End the first greenlet in the queue."""
         self.time_out("b")
         self.first.go.set()
         self.second.go.set()
 
     def sending(self) -> None:
-        """End the one that sends for the others, whose call was executed."""
+        """End the greenlet that sends for the others, whose call was executed."""
         self.first.go.set()
         wait_until("the second call is under way", self.second.reached.is_set)
         self.time_out("b")
         self.second.go.set()
 
     def sent(self) -> None:
-        """End one whose item is under way in the call of another."""
+        """End a greenlet whose item is in flight in another's call."""
         self.first.go.set()
         wait_until("the second call is under way", self.second.reached.is_set)
         self.time_out("c")
         self.second.go.set()
 
     def report(self) -> dict[str, Any]:
-        """Wait for all, then ask again."""
+        """Wait for all, then retry."""
         gevent.joinall(list(self.greenlets.values()), timeout=10)
         hanging = [item for item, each in self.greenlets.items() if not each.dead]
         later = gevent.spawn(self.filter.add, "later")
@@ -86,4 +86,4 @@ if __name__ == "__main__":
     with proxied(sys.argv[1]) as running:
         scene = Scene(running)
         getattr(scene, sys.argv[2])()
-        print(json.dumps(scene.report()), flush=True)  # noqa: T201 - what it is for
+        print(json.dumps(scene.report()), flush=True)  # noqa: T201 - the program's output

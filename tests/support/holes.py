@@ -1,7 +1,6 @@
-"""Holes that have been mended, and can be opened again: checkers have to find them.
+"""Holes: repaired faults that can be opened again, which checkers must find.
 
-Each takes one safeguard out of the library; `patch` puts an attribute in the place of another, as setattr
-does.
+Each removes one safeguard from the library; `patch` replaces an attribute like setattr.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
-from bloomredis.operations.claims.state import Terms
+from bloomredis.operations.claims.state import ClaimOptions
 from bloomredis.operations.items import local_cache, membership, outcomes
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.pending import PendingCalls
-from bloomredis.protocol.receipts import Lane, Lanes, Pending
+from bloomredis.protocol.receipts import Pending, Session, Sessions
 from bloomredis.protocol.replies import Refusal
 from bloomredis.stored.state.versioned import Versioned
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
@@ -28,39 +27,39 @@ _RECALL: Final = "local function recall(receipt, number)\n"
 
 
 def _survives_a_fork(patch: Patch, kind: Any, marker: str) -> None:
-    renew = kind.renew
-    patch(kind, "renew", lambda self: None if hasattr(self, marker) else renew(self))
+    after_fork = kind.after_fork
+    patch(kind, "after_fork", lambda self: None if hasattr(self, marker) else after_fork(self))
 
 
-def _lanes_survive_a_fork(patch: Patch) -> None:
-    """A forked child goes on in the lanes of its parent."""
-    _survives_a_fork(patch, Lanes, "free")
+def _sessions_survive_a_fork(patch: Patch) -> None:
+    """A forked child uses the sessions of its parent."""
+    _survives_a_fork(patch, Sessions, "free")
 
 
 def _debts_survive_a_fork(patch: Patch) -> None:
-    """What a parent is owed is its children's too."""
+    """A parent's pending answers are its children's too."""
     _survives_a_fork(patch, PendingCalls, "items")
 
 
 def _receipts_answer_other_calls(patch: Patch) -> None:
-    """A receipt is found by the number of the call alone."""
+    """A receipt is found only by the number of the call."""
 
-    def next_call(lane: Lane, _: int) -> str:
-        lane.calls += 1
-        lane.call = f"{lane.calls}.00000000"
-        return lane.call
+    def next_call(session: Session, _: int) -> str:
+        session.calls += 1
+        session.call = f"{session.calls}.00000000"
+        return session.call
 
-    patch(Lane, "next_call", next_call)
+    patch(Session, "next_call", next_call)
 
 
-def _lanes_are_not_bound(patch: Patch) -> None:
-    """Both: lanes as they were at first."""
-    _lanes_survive_a_fork(patch)
+def _sessions_are_not_bound(patch: Patch) -> None:
+    """Both: sessions in their first form."""
+    _sessions_survive_a_fork(patch)
     _receipts_answer_other_calls(patch)
 
 
 def _a_refusal_proves_that_nothing_was_done(patch: Patch) -> None:
-    """A call that was refused is taken for not executed."""
+    """A refused call counts as not executed."""
     original = outcomes.is_not_executed
 
     def is_not_executed(error: BaseException) -> bool:
@@ -70,25 +69,27 @@ def _a_refusal_proves_that_nothing_was_done(patch: Patch) -> None:
 
 
 def _answers_are_not_kept(patch: Patch) -> None:
-    """An answer that came when nobody was there to receive it is dropped."""
+    """An answer that arrives after its caller left is dropped."""
     _only_batches_keep_nothing(patch)
     patch(PendingCalls, "store_answer", lambda *_, **__: None)
 
 
 def _only_batches_keep_nothing(patch: Patch) -> None:
     """The same in a batch whose call was shared."""
-    patch(outcomes.Answers, "keep", lambda *_: None)
+    patch(outcomes.Answers, "store", lambda *_: None)
 
 
 def _pending_answers_survive_the_filter(patch: Patch) -> None:
-    """What is pending is answered for another generation too."""
+    """Pending calls are answered for another generation too."""
     pending: Any = PendingCalls
     add, store_answer, find = pending.add, pending.store_answer, pending.find
     checkout, split_runs = pending.checkout, pending.split_runs
     patch(
         pending,
         "add",
-        lambda self, items, lane, call, _, *rest, **late: add(self, items, lane, call, b"", *rest, **late),
+        lambda self, items, session, call, _, *rest, **late: add(
+            self, items, session, call, b"", *rest, **late
+        ),
     )
     patch(
         pending, "store_answer", lambda self, item, _, *, answer: store_answer(self, item, b"", answer=answer)
@@ -103,12 +104,12 @@ def _pending_answers_survive_the_filter(patch: Patch) -> None:
 
 
 def _nothing_is_pending(patch: Patch) -> None:
-    """The object forgets what is owed."""
+    """The object forgets its pending calls."""
     patch(PendingCalls, "find", lambda *_: None)
 
 
 def _equal_items_share_a_token(patch: Patch) -> None:
-    """Of a batch each item gets the token of the last that is equal."""
+    """In a batch each item gets the token of the last equal item."""
     add: Any = PendingCalls.add
 
     def added(self: PendingCalls, items: Sequence[str | bytes], *call: Any, **late: Any) -> list[Pending]:
@@ -119,7 +120,7 @@ def _equal_items_share_a_token(patch: Patch) -> None:
 
 
 class _NewestCopy:
-    """The copy of the filter that is known now, whenever it is used."""
+    """The newest known copy of the filter, whenever it is used."""
 
     def __init__(self, cache: Any) -> None:
         self.__dict__["cache"] = cache
@@ -139,7 +140,7 @@ class _NewestCopy:
 
 
 def _the_cache_learns_for_the_newest(patch: Patch) -> None:
-    """The local cache learns an answer for the filter that is known when it arrives."""
+    """The local cache adds an answer to the filter that is known when the answer arrives."""
     refreshed: Any = CachedMembership._refreshed
 
     def newest(self: CachedMembership, handle: Any) -> Any:
@@ -161,19 +162,19 @@ def _the_cache_answers_for_any(patch: Patch) -> None:
 
 
 def _receipts_are_ignored(patch: Patch) -> None:
-    """A call that is sent again is executed again; this hole stays open."""
+    """A retried call is executed again; this hole stays open."""
     variants = [
         (verb, variant)
         for verb in scripts.verbs()
         for variant in ({}, {"layered": True}, {"layered": False}, {"module": True})
     ]
-    load: Any = scripts.load
+    load: Any = scripts.load_script
     before = {load(verb, **variant).sha: (verb, variant) for verb, variant in variants}
     parts = scripts._sources(readable=False)[1]
-    ignoring = parts["lane"].replace(_RECALL, f"{_RECALL}if true then return nil, false end\n")
-    if ignoring == parts["lane"]:
+    ignoring = parts["session"].replace(_RECALL, f"{_RECALL}if true then return nil, false end\n")
+    if ignoring == parts["session"]:
         raise RuntimeError("the scripts find receipts in another way by now")
-    parts["lane"] = ignoring
+    parts["session"] = ignoring
     for script in [each for each in gc.get_objects() if isinstance(each, scripts.Script)]:
         verb, variant = before[script.sha]
         made = load.__wrapped__(verb, **variant)
@@ -182,40 +183,40 @@ def _receipts_are_ignored(patch: Patch) -> None:
 
 
 def _claims_are_not_pending(patch: Patch) -> None:
-    """A claim without an answer is forgotten by its object, and so is one that did not reach its caller."""
+    """An object forgets a claim without an answer, and one that did not reach its caller."""
     patch(PendingCalls, "store_owners", lambda *_: None)
 
 
 def _claims_of_a_name_have_no_time(patch: Patch) -> None:
-    """A late copy of a claim takes the item from a later one by the same name."""
-    new_owner = Terms.new_owner
+    """A late copy of a claim takes the item from a later claim by the same name."""
+    new_owner = ClaimOptions.new_owner
 
-    def timeless(self: Terms) -> bytes:
+    def timeless(self: ClaimOptions) -> bytes:
         owner = new_owner(self)
         return self.holder + bytes(6) + owner[-2:] if self.holder else owner
 
-    patch(Terms, "new_owner", timeless)
+    patch(ClaimOptions, "new_owner", timeless)
 
 
 def _claims_of_a_name_are_one(patch: Patch) -> None:
-    """All claims by a name are one and the same: a late copy of an end of one ends the next."""
-    new_owner = Terms.new_owner
-    patch(Terms, "new_owner", lambda self: self.holder + bytes(8) if self.holder else new_owner(self))
+    """All claims by a name are the same: a late copy of one's end ends the next."""
+    new_owner = ClaimOptions.new_owner
+    patch(ClaimOptions, "new_owner", lambda self: self.holder + bytes(8) if self.holder else new_owner(self))
 
 
 def _clones_share_names(patch: Patch) -> None:
-    """The name of a call says only its number in its lane, and what it is about."""
+    """A call's name has only its number in its session, and its subject."""
 
-    def next_call(lane: Lane, check: int) -> str:
-        lane.calls += 1
-        lane.call = f"{lane.calls}.{check & 0xFFFFFFFF:08x}"
-        return lane.call
+    def next_call(session: Session, check: int) -> str:
+        session.calls += 1
+        session.call = f"{session.calls}.{check & 0xFFFFFFFF:08x}"
+        return session.call
 
-    patch(Lane, "next_call", next_call)
+    patch(Session, "next_call", next_call)
 
 
 def _what_cannot_be_known_is_forgotten(patch: Patch) -> None:
-    """Who asks once more after the error that says so is answered as if nothing had been asked before."""
+    """A retry after a final error is answered as if no call had come before."""
     checkout: Any = PendingCalls.checkout
 
     @contextmanager
@@ -232,24 +233,24 @@ def _what_cannot_be_known_is_forgotten(patch: Patch) -> None:
 
 
 def _looks_are_not_compared(patch: Patch) -> None:
-    """A look at what is stored that is late is taken for a loss of what the object knows by now."""
+    """A late reply about the stored filter counts as a loss of the newer one that the object knows."""
 
     def watched(self: Versioned[Any], look: Callable[[Any], Any]) -> Any:
         handle = yield from self.acquire()
         try:
             return (yield from look(handle))
         except (Refusal, FilterNotFoundError) as error:
-            yield from self._reopen(str(error), self.handle or handle)
+            yield from self._notice_loss(str(error), self.handle or handle)
             return (yield from self._watched(look))
 
     patch(Versioned, "_watched", watched)
 
 
 HOLES: Final[dict[str, Callable[[Patch], None]]] = {
-    "lanes-survive-fork": _lanes_survive_a_fork,
+    "lanes-survive-fork": _sessions_survive_a_fork,
     "debts-survive-fork": _debts_survive_a_fork,
     "receipts-of-others": _receipts_answer_other_calls,
-    "lanes-not-bound": _lanes_are_not_bound,
+    "lanes-not-bound": _sessions_are_not_bound,
     "refusal-proves": _a_refusal_proves_that_nothing_was_done,
     "answers-not-kept": _answers_are_not_kept,
     "batches-not-kept": _only_batches_keep_nothing,
@@ -271,6 +272,6 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
 
 
 def open_holes(names: Iterable[str]) -> None:
-    """Open some in this process, for good."""
+    """Open some in this process permanently."""
     for name in names:
         HOLES[name](setattr)

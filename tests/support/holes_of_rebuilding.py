@@ -1,4 +1,4 @@
-"""Holes of filters that are rebuilt, as in `holes`."""
+"""Holes of filters during a rebuild, as in `holes`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.holes_of_many import Patch
 
 
 def _items_go_to_the_filter_alone(patch: Patch) -> None:
-    """A client that finds a filter which is being rebuilt leaves its successor out."""
+    """A client that finds a filter in a rebuild leaves its successor out."""
 
     def accept(self: StoredRebuildable, found: Any) -> Any:
         return StoredFilter._accept(self, found.filter if isinstance(found, Rebuild) else found)
@@ -33,7 +33,7 @@ def _who_follows_creates(patch: Patch) -> None:
 
 
 def _the_unreadable_is_missing(patch: Patch) -> None:
-    """A successor that cannot be read passes for one that has vanished: look again."""
+    """A successor that cannot be read counts as vanished, and is read again."""
     find: Any = StoredRebuildable._find_successor
 
     def find_readable(self: StoredRebuildable, head: Header) -> Op[Header | None]:

@@ -1,6 +1,6 @@
-"""A program that calls scripts over kept connections: `python -m tests.support.kept_calls PACKAGE SOCKET`.
+"""A program that calls scripts over direct connections: `python -m tests.support.kept_calls PACKAGE SOCKET`.
 
-It prints as JSON what it saw, with whichever redis-py or valkey-py it finds.
+It prints its observations as JSON, with whichever redis-py or valkey-py it finds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tests.support.waiting import wait_until
 
 SIZE = {"capacity": 1000, "error_rate": 1e-9}
 RENAMED = "_other_{}"
-"""A private name in a copy of the package in which `tests.drivers.test_kept` has changed them."""
+"""A private name in the copy of the package whose names `tests.drivers.test_kept` has changed."""
 
 
 class Sync:
-    """Facts about a synchronous client that sends nothing again."""
+    """Facts about a synchronous client without retries."""
 
     def __init__(self, package: str, socket: str) -> None:
         self.module = importlib.import_module(package)
@@ -43,14 +43,14 @@ class Sync:
         self.filter.add_many(["warm"])
 
     def make(self, **options: Any) -> Any:
-        """Return a client that sends nothing again."""
+        """Return a client without retries."""
         kind = getattr(self.module, "Redis", None) or self.module.Valkey
         retry = importlib.import_module(f"{self.module.__name__}.retry").Retry
         pause = importlib.import_module(f"{self.module.__name__}.backoff").NoBackoff()
         return kind(unix_socket_path=self.socket, retry=retry(pause, 0), **options)
 
     def kept(self) -> object:
-        """Calls that took a connection the long way, of 30."""
+        """Calls, of 30, that took a connection by the client's own methods."""
         before = self.taken
         for i in range(10):
             self.filter.add(f"kept {i}")
@@ -63,7 +63,7 @@ class Sync:
         return [self.filter.add("a"), self.filter.add("a"), "a" in self.filter, "b" in self.filter]
 
     def together(self) -> object:
-        """New items of a batch over the shards of one server, and connections taken the long way."""
+        """New items of a batch over one server's shards, and connections taken by the client's methods."""
         sharded = bloomredis.ShardedBloomFilter(self.client, "sharded", shards=4, **SIZE)  # type: ignore[arg-type]
         sharded.update(range(50))
         before = self.taken
@@ -76,7 +76,7 @@ class Sync:
         return self.filter.add("closed")
 
     def unread(self) -> object:
-        """The answers after somebody has left a reply unread on the connection."""
+        """The answers after another user has left a reply unread on the connection."""
         connection = self.pool.get_connection(*self.command)
         connection.send_command("ECHO", "1")
         wait_until("the reply is there", lambda: connection.can_read(0.1))
@@ -84,7 +84,7 @@ class Sync:
         return ["unread" in self.filter, self.filter.add("unread")]
 
     def interrupted(self) -> object:
-        """The answers after a call was interrupted before it read its reply."""
+        """The answers after an interrupt before the reply was read."""
         kind = self.pool.connection_class
         read = kind.read_response
 
@@ -112,14 +112,14 @@ class Sync:
         taken = [client.connection_pool.get_connection(*self.command) for _ in range(2)]
         try:
             filter_.add("full")
-        except bloomredis.BloomError as error:  # which it is depends on the version
+        except bloomredis.BloomError as error:  # its class depends on the version
             for each in taken:
                 client.connection_pool.release(each)
             return ["Too many connections" in str(error), filter_.add("full")]
         return "no error"
 
     def observed(self) -> object:
-        """The commands that a wrapper sees which the client gets later."""
+        """The commands seen by a wrapper that the client gets later."""
         seen = []
         execute = self.client.execute_command
 
@@ -133,7 +133,7 @@ class Sync:
 
 
 class Async:
-    """The same of an asyncio client."""
+    """The same facts about an asyncio client."""
 
     def __init__(self, package: str, socket: str) -> None:
         self.module = importlib.import_module(f"{package}.asyncio")
@@ -151,7 +151,7 @@ class Async:
         self.pool.get_connection = get_connection
 
     async def kept(self) -> object:
-        """Calls that took a connection the long way, of 20."""
+        """Calls, of 20, that took a connection by the client's own methods."""
         await self.filter.add("warm")
         before = self.taken
         for i in range(10):
@@ -165,7 +165,7 @@ class Async:
         return [sum(new), await self.filter.contains(1), await self.filter.contains(50)]
 
     async def together(self) -> object:
-        """New items of a batch over shards, larger than what a socket takes at once."""
+        """New items of a batch over shards that is larger than a socket's buffer."""
         shards = bloomredis.asyncio.ShardedBloomFilter(
             self.client, "asyncio sharded", capacity=100_000, error_rate=1e-9, shards=16
         )
@@ -179,11 +179,11 @@ class Async:
         await self.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
         for each in connections:
             if each._reader is not None:
-                await asyncio.wait_for(each._reader.read(), 10)  # to its end
+                await asyncio.wait_for(each._reader.read(), 10)  # until it is closed
         return await self.filter.add("closed")
 
     async def cancelled(self) -> object:
-        """The answers after a call was cancelled while its reply was on its way."""
+        """The answers after a cancellation while the reply was in flight."""
         task = asyncio.ensure_future(self.filter.add("cancelled"))
         for _ in range(3):
             await asyncio.sleep(0)

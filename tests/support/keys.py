@@ -1,4 +1,4 @@
-"""The keys that lie beside a filter."""
+"""The keys beside a filter."""
 
 from __future__ import annotations
 

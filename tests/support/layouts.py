@@ -65,7 +65,7 @@ NAMED = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.nam
 
 
 def redis_string(offsets: list[int], size: int) -> bytes:
-    """Return the string in which SETBIT has set these offsets."""
+    """Return the string that SETBIT gives for these offsets."""
     bits = bytearray(size)
     for offset in offsets:
         bits[offset >> 3] |= 0x80 >> (offset & 7)
@@ -73,5 +73,5 @@ def redis_string(offsets: list[int], size: int) -> bytes:
 
 
 def unpacked(packed: bytes, layout: Bitmap) -> list[list[int]]:
-    """Return the offsets of each item in what the scripts are sent."""
+    """Return the offsets of each item in a script's argument."""
     return [list(found) for found in struct.iter_unpack(f"<{layout.num_hashes}I", packed)]

@@ -1,4 +1,4 @@
-"""Interrupts between two lines of the library's code, as a signal may come."""
+"""Interrupts between two lines of the library's code, as a signal may cause."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 
 class Interrupt(BaseException):
-    """An exception that nobody expects."""
+    """An unexpected exception."""
 
 
 @contextmanager
 def at_line(where: Callable[..., Any], number: int, act: Callable[[], object]) -> Iterator[list[int]]:
-    """Call `act` before the line with this number, from 0, that a function executes; yield the lines so far.
+    """Call `act` before the n-th line (from 0) that a function executes; yield the lines so far.
 
-    A function that has fewer lines to execute is not disturbed.
+    A function that executes fewer lines is not interrupted.
     """
     code = getattr(where, "__func__", where).__code__
     lines: list[int] = []
@@ -41,5 +41,5 @@ def at_line(where: Callable[..., Any], number: int, act: Callable[[], object]) -
 
 
 def interrupt() -> None:
-    """Raise an exception that nobody expects."""
+    """Raise an unexpected exception."""
     raise Interrupt

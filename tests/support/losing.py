@@ -1,4 +1,4 @@
-"""Replies that are lost after the server has executed the call: by a client, or by a proxy on loopback."""
+"""Replies lost after the server has executed the call: by a client, or by a proxy on loopback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.proxy import Exchange, Proxy
 
 
 class LosingClient:
-    """A client that executes commands and loses the replies that it is told to."""
+    """A client that executes commands and loses the chosen replies."""
 
     def __init__(self, client: redis.Redis) -> None:
         self.client: Any = client
@@ -37,8 +37,8 @@ class LosingClient:
 class LosingProxy(Proxy):
     """A proxy that loses a share of the replies.
 
-    A lost reply is waited for, so the request has been executed, and then the connection to the client is
-    closed, or reset, in turns.
+    Before it loses a reply it waits for it, so the request has been executed. Then it closes the client's
+    connection, or resets it, in turns.
     """
 
     def __init__(self, target: str, share: float, seed: int) -> None:
@@ -60,7 +60,7 @@ class LosingProxy(Proxy):
 
 @contextmanager
 def losing(target: str, share: float = 0.02, seed: int = 1) -> Iterator[LosingProxy]:
-    """Run a proxy in front of the server whose unix socket is `target`."""
+    """Run a proxy in front of the server with the unix socket `target`."""
     proxy = LosingProxy(target, share, seed)
     try:
         yield proxy

@@ -15,7 +15,7 @@ LUA = Path(__file__).parents[2] / "lua"
 
 
 def shared() -> list[str]:
-    """Return patterns of the functions and constants of includes, of which a script need not use each."""
+    """Return patterns of an include's functions and constants, which a script may leave unused."""
     texts = {path.stem: path.read_text() for path in LUA.glob("*/*.lua")}
     pieces = re.findall("-- paste: (.+)", "".join(texts.values()))
     parts = [texts[path.stem] for path in (LUA / "include").glob("*.lua") if path.stem not in pieces]
@@ -32,7 +32,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         verbs = set(scripts.verbs())
         for verb in verbs:
-            # The module has scripts of its own in the place of some, which are never assembled for it.
+            # The module's own scripts replace some, which are therefore never assembled for it.
             of_module = () if f"module_{verb}" in verbs else ("module",)
             for kind in ("", "layered", *of_module):
                 text = scripts.assemble(verb, layered=kind == "layered", module=kind == "module")

@@ -11,7 +11,7 @@ MODULE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 0.01, "layout":
 
 
 def needs_module(client: redis.Redis) -> redis.Redis:
-    """Return the client of a server that has the module; skip the test for any other."""
+    """Return the client of a server with the module; skip the test for any other."""
     execute: Any = client.execute_command
     try:
         execute("BF.EXISTS", "absent", "x")

@@ -23,7 +23,7 @@ WAIT = "sys.stdin.read()"
 
 
 def is_alive(pid: int) -> bool:
-    """True if there is such a process."""
+    """Return whether the process exists."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 0)
         return True
@@ -37,7 +37,7 @@ def server_of(client: redis.Redis) -> tuple[int, Path]:
 
 
 class Program:
-    """A program that uses the server of a URL, tells its process id and directory, and goes on."""
+    """A program that uses a URL's server, prints the process id and directory, and continues."""
 
     def __init__(self, url: str, then: str = WAIT, *flags: str) -> None:
         self.process = subprocess.Popen(
@@ -50,17 +50,17 @@ class Program:
         )
 
     def server(self) -> tuple[int, Path]:
-        """Wait for what the program tells first."""
+        """Wait for the program's first output."""
         pid, directory = self.line().split(maxsplit=1)
         return int(pid), Path(directory)
 
     def line(self) -> str:
-        """Return the next line that the program prints."""
+        """Return the next line of the program's output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
     def end(self, how: signal.Signals | None = None) -> tuple[str, str]:
-        """Send a signal if there is one, close the input, and return what else was printed."""
+        """Send the signal, if any, close the input, and return the remaining output."""
         if how is not None:
             self.process.send_signal(how)
         return self.process.communicate(timeout=60)

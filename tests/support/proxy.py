@@ -1,6 +1,6 @@
-"""A proxy on loopback in front of a server that decides about each request by itself.
+"""A proxy on loopback in front of a server that decides on each request separately.
 
-Each connection carries one request at a time, so a fate is that of one call and of no other.
+Each connection carries one request at a time, so a fate concerns one call and no other.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from redis.retry import Retry
 from bloomredis.protocol import scripts
 from tests.support.waiting import PATIENCE
 
-_TEXTS = frozenset(b"$=!")  # a length, then so many bytes
-_LISTS = {b"*"[0]: 1, b"~"[0]: 1, b">"[0]: 1, b"%"[0]: 2}  # a count, then so many values, or pairs
+_TEXTS = frozenset(b"$=!")  # a length, then that many bytes
+_LISTS = {b"*"[0]: 1, b"~"[0]: 1, b">"[0]: 1, b"%"[0]: 2}  # a count, then that many values or pairs
 _PUSH = b">"
 _TESTS = {b"BF.MEXISTS": "contains", b"GETRANGE": "reading"}
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Exchange:
-    """A request that has arrived, and the two connections that it may travel on."""
+    """A request that has arrived, and its two connections."""
 
     def __init__(
         self, request: bytes, client: socket.socket, server: socket.socket, replies: BinaryIO
@@ -54,7 +54,7 @@ class Exchange:
 
     @property
     def verb(self) -> str:
-        """The verb of the script that is called, or a word for what tests without one; else empty."""
+        """The verb of the called script, or a word for reads without a script; else empty."""
         command, *rest = self.arguments
         if command in _TESTS:
             return _TESTS[command]
@@ -74,22 +74,22 @@ class Exchange:
         self._client.sendall(reply)
 
     def hang_up(self) -> None:
-        """End the client's connection in order; one that a fate just ends is reset."""
+        """End the client's connection cleanly; other fates reset it."""
         self._client.shutdown(socket.SHUT_RDWR)
 
 
 Fate = Callable[[Exchange], bool]
-"""What becomes of a request; False ends its connection."""
+"""The fate of a request; False ends its connection."""
 
 
 def passed(exchange: Exchange) -> bool:
-    """Execute the request and answer it."""
+    """Execute the request and send its reply."""
     exchange.answer(exchange.execute())
     return True
 
 
 def lost(exchange: Exchange) -> bool:
-    """Execute the request, and end the connection in place of a reply."""
+    """Execute the request, and end the connection instead of replying."""
     exchange.execute()
     exchange.hang_up()
     return False
@@ -102,13 +102,13 @@ def dropped(exchange: Exchange) -> bool:
 
 
 def silent(exchange: Exchange) -> bool:
-    """Execute the request and say nothing; the connection stays open."""
+    """Execute the request and send no reply; the connection stays open."""
     exchange.execute()
     return True
 
 
 def refused(error: str) -> Fate:
-    """Return a fate: the request is not executed, and answered with an error."""
+    """Return a fate: the request is not executed, and the reply is an error."""
 
     def fate(exchange: Exchange) -> bool:
         exchange.answer(f"-{error}\r\n".encode())
@@ -118,7 +118,7 @@ def refused(error: str) -> Fate:
 
 
 def belied(error: str) -> Fate:
-    """Return a fate: the request is executed, and answered with an error all the same."""
+    """Return a fate: the request is executed, and the reply is an error."""
 
     def fate(exchange: Exchange) -> bool:
         exchange.execute()
@@ -128,7 +128,7 @@ def belied(error: str) -> Fate:
 
 
 def garbled(reply: bytes) -> Fate:
-    """Return a fate: the request is executed, and answered with other bytes."""
+    """Return a fate: the request is executed, and the reply consists of other bytes."""
 
     def fate(exchange: Exchange) -> bool:
         exchange.execute()
@@ -139,7 +139,7 @@ def garbled(reply: bytes) -> Fate:
 
 
 def after(action: Callable[[], object], fate: Fate) -> Fate:
-    """Return a fate before which something else happens."""
+    """Return a fate that runs an action first."""
 
     def both(exchange: Exchange) -> bool:
         action()
@@ -149,7 +149,7 @@ def after(action: Callable[[], object], fate: Fate) -> Fate:
 
 
 def once_executed(action: Callable[[], object], fate: Fate) -> Fate:
-    """Return a fate: something else happens when the request is executed, before the client hears of it."""
+    """Return a fate: an action runs after the request is executed and before the reply."""
 
     def both(exchange: Exchange) -> bool:
         reply = exchange.execute()
@@ -173,7 +173,7 @@ class _Executed(Exchange):
 class Held:
     """A fate: the request is executed, and its reply waits for `go`.
 
-    :param executed: the request waits too, and is executed after `go`.
+    :param executed: if false, the request is executed only after `go`.
     """
 
     def __init__(self, then: Fate = passed, *, executed: bool = True) -> None:
@@ -193,7 +193,7 @@ class Held:
         return True
 
     def wait(self) -> None:
-        """Wait until the request has come this far."""
+        """Wait until the request has reached this fate."""
         assert self.reached.wait(PATIENCE), "no request came"
 
     def _wait(self) -> None:
@@ -209,7 +209,7 @@ class LateCopy:
         self._done = threading.Event()
 
     def __call__(self, exchange: Exchange) -> bool:
-        """End the connection and wait with the request."""
+        """End the connection and hold the request."""
         exchange.hang_up()
         self._go.wait(PATIENCE)
         exchange.execute()
@@ -217,7 +217,7 @@ class LateCopy:
         return False
 
     def arrive(self) -> None:
-        """Let the copy be executed, and wait for it."""
+        """Execute the held copy, and wait for it."""
         self._go.set()
         assert self._done.wait(PATIENCE), "no copy was held back"
 
@@ -225,7 +225,7 @@ class LateCopy:
 class Proxy:
     """Forwards between a loopback port that the kernel chose and a server's unix socket.
 
-    :param fate: that of every request for which nothing else is planned.
+    :param fate: the fate of every request without a planned one.
     """
 
     def __init__(self, target: str, fate: Fate = passed) -> None:
@@ -240,33 +240,33 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def client(self, *, retries: int = 0, **options: Any) -> redis.Redis:
-        """Return a client, closed with the proxy, that sends a call again so many times."""
+        """Return a client with that many retries, which is closed with the proxy."""
         retry = Retry(NoBackoff(), retries)
         made: redis.Redis = redis.Redis(host="127.0.0.1", port=self.port, retry=retry, **options)
         self._clients.callback(made.close)
         return made
 
     def asyncio_client(self, *, retries: int = 0, **options: Any) -> Any:
-        """Return the same for asyncio; the caller closes it."""
+        """Return an asyncio client with that many retries; the caller closes it."""
         retry = AsyncRetry(NoBackoff(), retries)
         return redis.asyncio.Redis(host="127.0.0.1", port=self.port, retry=retry, **options)
 
     def plan(self, verb: str, *fates: Fate) -> None:
-        """Give the next calls of a script these fates, in order."""
+        """Give these fates to the next calls of a script, in order."""
         self._planned[verb] = deque(fates)
 
     def always(self, verb: str, fate: Fate) -> None:
-        """Give all calls of a script for which nothing is planned this fate."""
+        """Give this fate to all calls of a script without a planned one."""
         self._always[verb] = fate
 
     def calm(self) -> None:
-        """Let every request pass from now on."""
+        """Pass every request on from now on."""
         self._planned.clear()
         self._always.clear()
         self.fate = passed
 
     def close(self) -> None:
-        """Accept nothing more and end every connection."""
+        """Accept no more connections and end all."""
         self._clients.close()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -274,11 +274,11 @@ class Proxy:
         self.reset()
 
     def reset(self) -> None:
-        """Reset every connection, wherever its request is: not sent, under way or answered."""
+        """Reset every connection, whether its request is unsent, in flight or answered."""
         for pair in tuple(self._live):
             for end in pair:
                 with suppress(OSError):
-                    end.shutdown(socket.SHUT_RD)  # its thread wakes up, finds the end and resets
+                    end.shutdown(socket.SHUT_RD)  # its thread then sees the end and resets the connection
 
     def _fate_of(self, exchange: Exchange) -> Fate:
         if not self._planned and not self._always:
@@ -313,7 +313,7 @@ class Proxy:
 
 
 def read_value(stream: BinaryIO) -> bytes:
-    """Read one value of the protocol, a request being a list of texts."""
+    """Read one value of the protocol; a request is a list of texts."""
     line = stream.readline()
     if not line.endswith(b"\r\n"):
         raise EOFError
@@ -328,7 +328,7 @@ def read_value(stream: BinaryIO) -> bytes:
 def verbs() -> dict[bytes, str]:
     """Return the verbs of all scripts by their texts and SHAs; those of the module have the same verbs."""
     kinds: list[dict[str, bool]] = [{}, {"layered": True}, {"module": True}]
-    every = [scripts.load(verb, **kind) for verb in scripts.verbs() for kind in kinds]
+    every = [scripts.load_script(verb, **kind) for verb in scripts.verbs() for kind in kinds]
     return {
         name.encode(): each.verb.removeprefix("module_") for each in every for name in (each.sha, each.text)
     }
@@ -336,7 +336,7 @@ def verbs() -> dict[bytes, str]:
 
 @contextmanager
 def proxied(target: str, fate: Fate = passed) -> Iterator[Proxy]:
-    """Run a proxy in front of the server whose unix socket is `target`."""
+    """Run a proxy in front of the server with the unix socket `target`."""
     proxy = Proxy(target, fate)
     try:
         yield proxy

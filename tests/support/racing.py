@@ -1,4 +1,4 @@
-"""Races: what many workers were told about the same items."""
+"""Races: the answers of many workers for the same items."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from contextlib import contextmanager
 import redis
 
 PROCESSES = multiprocessing.get_context("forkserver")
-"""Makes processes that share nothing with this one, of one that has imported what they need."""
+"""Makes processes that share nothing with this one, from one with all imports done."""
 
 PROCESSES.set_forkserver_preload(["bloomredis", "pytest", __name__])
 
 
 def winners(told: Sequence[Sequence[bool]], items: Sequence[str]) -> Counter[int]:
-    """Return how many items had how many winners; `told` has one list of answers a worker."""
+    """Return how many items had how many winners; `told` has a list of answers for each worker."""
     wins = Counter(item for answers in told for item, won in zip(items, answers, strict=True) if won)
     return Counter(wins[item] for item in items)
 
@@ -25,14 +25,14 @@ def winners(told: Sequence[Sequence[bool]], items: Sequence[str]) -> Counter[int
 def race_processes(
     work: Callable[[str, Sequence[str], int], list[bool]], url: str, items: Sequence[str], workers: int
 ) -> list[list[bool]]:
-    """Run `work(url, items, worker)` in processes that start together; return what each was told."""
+    """Run `work(url, items, worker)` in processes that start together; return the answers of each."""
     barrier = PROCESSES.Barrier(workers)
     with PROCESSES.Pool(workers, initializer=_remember, initargs=(barrier,)) as pool:
         return pool.starmap(_together, [(work, url, items, worker) for worker in range(workers)], chunksize=1)
 
 
 def race_threads(work: Callable[[int], list[bool]], workers: int) -> list[list[bool]]:
-    """Run `work(worker)` in threads that start together; return what each was told."""
+    """Run `work(worker)` in threads that start together; return the answers of each."""
     barrier = threading.Barrier(workers)
     told: list[list[bool]] = [[] for _ in range(workers)]
 
@@ -50,7 +50,7 @@ def race_threads(work: Callable[[int], list[bool]], workers: int) -> list[list[b
 
 @contextmanager
 def flushing_scripts(client: redis.Redis) -> Iterator[Callable[[], int]]:
-    """Run SCRIPT FLUSH in a loop meanwhile; the value says how often it ran."""
+    """Run SCRIPT FLUSH in a loop during the block; the value counts how often it ran."""
     stop = threading.Event()
     done = [0]
 

@@ -12,14 +12,14 @@ from tests.support.waiting import wait_until
 
 
 def primary_options() -> tuple[str, ...]:
-    """Return options for a server that replicas reach, on a port of loopback that is free."""
+    """Return options for a server that replicas can reach, on a free loopback port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     return ("--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0")
 
 
 def attach(primary: Server, replica: Server) -> None:
-    """Make a server the replica of another one, and wait until it has everything."""
+    """Make a server the replica of another one, and wait until it has all data."""
     with replica.client() as client:
         client.replicaof("127.0.0.1", primary.options[3])
         wait_until(
@@ -49,12 +49,12 @@ class Pair:
         return self._stack.enter_context(running(self._binary, *primary_options()))
 
     def attach(self) -> None:
-        """Give the primary a fresh replica, and wait until that has everything."""
+        """Give the primary a new replica, and wait until it has all data."""
         self.replica = self._start()
         attach(self.primary, self.replica)
 
     def fail_over(self) -> None:
-        """Kill the primary; the replica is what is left."""
+        """Kill the primary; the replica remains."""
         self.primary.stop(signal.SIGKILL)
         self.primary = self.replica
         with self.primary.client() as client:

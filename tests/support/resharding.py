@@ -1,6 +1,6 @@
 """Workers in several processes add the same items to a cluster that reshards and loses a primary.
 
-What they add to is made by a function, so that any class of filters can be put through it.
+A function makes their filter, so any class of filters can be tested.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.support.clusters import Cluster, Node, wait_until
 from tests.support.racing import PROCESSES
 
 Make = Callable[[Any, Any], Any]
-"""A maker of a worker's filter: it is given `bloomredis` or `bloomredis.asyncio`, and a client."""
+"""A maker of a worker's filter, given `bloomredis` or `bloomredis.asyncio`, and a client."""
 
-PASSING = frozenset(("CLUSTERDOWN", "LOADING", "TRYAGAIN"))
+TRANSIENT = frozenset(("CLUSTERDOWN", "LOADING", "TRYAGAIN"))
 """Errors of a cluster that pass after a while."""
 
 TASKS = 8
 WAYS = ("one_by_one", "in_batches", "in_tasks", "one_by_one")
-"""The way of adding of the worker in each process."""
+"""The worker's way of adding in each process."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Told:
     """The answers and errors of one worker."""
 
     way: str
-    new: list[int] = field(default_factory=list)  # the numbers of the items that were new
+    new: list[int] = field(default_factory=list)  # numbers of the new items
     answered: int = 0
     errors: Counter[str] = field(default_factory=Counter)
 
@@ -56,7 +56,7 @@ class Told:
                 time.sleep(0.005)
 
     def met(self, error: BaseException | None) -> str | None:
-        """Return the token to ask again with; raise what nothing here explains."""
+        """Return the token for a retry; raise an error that nothing here explains."""
         assert error is not None
         self.errors[type(error).__name__] += 1
         if isinstance(error, OutcomeUnknownError):
@@ -68,18 +68,18 @@ class Told:
             | redis.TimeoutError
             | redis.exceptions.RedisClusterException,
         ):
-            return None  # where nothing is in doubt
-        if isinstance(error, ServerRefusedError) and error.word in PASSING:
+            return None  # nothing is pending
+        if isinstance(error, ServerRefusedError) and error.word in TRANSIENT:
             return None
         raise error
 
 
 CONNECTING = 120.0
-"""Seconds in which every worker is expected to have a client."""
+"""Seconds for every worker to get a client."""
 
-_progress: Any = None  # in the processes of the workers: answers so far, of all
-_limit: Any = None  # answers that may be given before the next mischief begins
-_connected: Any = None  # a barrier: a client that begins cannot do without the node that will be killed
+_progress: Any = None  # in worker processes: the answers so far of all workers
+_limit: Any = None  # answers allowed before the next disturbance begins
+_connected: Any = None  # a barrier: a client needs the node that will be killed to start
 
 
 def _begin(progress: Any, limit: Any, connected: Any) -> None:
@@ -158,9 +158,7 @@ class Report:
     """The outcome."""
 
     told: list[Told]
-    misled: dict[
-        int, int
-    ]  # the numbers of items, and how many workers were told that they were new, if not one
+    misled: dict[int, int]  # by item: how many workers were told that it is new, if not one
     done: Counter[str]
     seconds: float
 
@@ -180,11 +178,11 @@ def storm(
     fail_over_at: float = 0.5,
     ways: Sequence[str] = WAYS,
 ) -> Report:
-    """Let four processes add all items while the slots of `keys` go to and fro and their owners change.
+    """Let four processes add all items while the slots of `keys` move to and fro and their owners change.
 
-    The primary that serves the first key is killed when a share of the answers, `kill_at`, has been given,
-    and is started again when its replica has taken over; at `fail_over_at` the owner is failed over by hand.
-    Workers wait for what is due, but not until it is done.
+    When the share `kill_at` of the answers has been given, the primary that serves the first key is killed,
+    and it is restarted when its replica has taken over. At `fail_over_at` its owner gets a manual failover.
+    Workers wait for the next disturbance to begin, but not for its end.
 
     :param batch: items that one of the workers adds at a time; with few it does not end before the others.
     :param ways: how the worker in each process adds.
@@ -198,7 +196,7 @@ def storm(
     mischief.sort(reverse=True)
 
     def limit() -> int:
-        """Return where workers wait: a little behind the next mischief."""
+        """Return the number of answers at which workers wait: slightly after the next disturbance."""
         return int((mischief[-1][0] + 0.1) * total) if mischief else total
 
     allowed = PROCESSES.Value("q", limit())
@@ -228,7 +226,7 @@ def storm(
                 done["migration"] += 1
                 wait_until("there are new answers", partial(goes_on, before))
         finally:
-            allowed.value = total  # whatever stopped one of them, the others end
+            allowed.value = total  # whatever stopped one worker, the others end
         told = [worker.result() for worker in work]
     news = Counter(number for each in told for number in each.new)
     misled = {number: news[number] for number in range(items) if news[number] != 1}

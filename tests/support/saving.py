@@ -1,4 +1,4 @@
-"""Filters of every kind to be saved, and processes that end while they restore one."""
+"""Filters of every kind to be saved, and processes that end during a restore."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 def made(client: Any, kind: str = "blocked", name: str = "seen") -> Any:
-    """Return a filter of that kind that has the items."""
+    """Return a filter of that kind with the items."""
     of, parameters = KINDS[kind]
     f = getattr(bloomredis, of)(client, name, **parameters)
     f.add_many(ITEMS)
@@ -37,7 +37,7 @@ def saved(f: Any) -> bytes:
 
 
 def comparable(info: Any) -> dict[str, Any]:
-    """Return what a copy has in common with its filter, the time to live in rough figures."""
+    """Return what a copy and its filter share, with the time to live rounded."""
     fields = {each: getattr(info, each) for each in info.__slots__}
     for each in ("name", "generation", "created_at"):
         del fields[each]
@@ -47,11 +47,11 @@ def comparable(info: Any) -> dict[str, Any]:
 
 
 class Killed(BaseException):
-    """The process has ended: nothing that it would have done afterwards is done."""
+    """The process has ended: nothing that it would have done afterwards happens."""
 
 
 class Mortal:
-    """A client whose process ends after so many commands, also between those of one round trip."""
+    """A client whose process ends after that many commands, also within one round trip."""
 
     def __init__(self, client: Any, commands: int) -> None:
         self._client = client

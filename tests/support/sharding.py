@@ -11,7 +11,7 @@ ITEMS: Final = [f"item-{i}" for i in range(400)]
 
 
 def shard_keys(client: redis.Redis, name: str = "seen") -> list[str]:
-    """Return the keys of the shards that are there."""
+    """Return the keys of the existing shards."""
     keys: Any = client.keys(f"{{{name}:*}}")
     found = [key.decode() for key in keys]
     return sorted(found, key=lambda key: int(key.split(":")[1]))

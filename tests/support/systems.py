@@ -1,6 +1,7 @@
-"""Other systems, played by their own commands to Redis.
+"""Other systems, represented by the commands that they send to Redis.
 
-A stand-in sends what the system sends; which bits, it takes from the vectors, made by running the system.
+A stand-in sends the system's commands; it takes the bits from the vectors, which were made by running the
+system.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class LikeRedisson(InPipeline):
 
 @dataclass
 class System:
-    """A system: its vectors, the parameters of those that are used, our layout, and its stand-in."""
+    """A system: its vectors, the parameters of those in use, our layout, and its stand-in."""
 
     vectors: str
     parameters: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The machine has the servers that the other tests are about."""
+"""The servers that other tests need exist on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_three_servers_are_always_there() -> None:
 
 @pytest.mark.every_server
 def test_each_is_what_its_name_says(server: Server) -> None:
-    """The version that a server reports is the one that its test id claims."""
+    """A server reports the version that its test id claims."""
     with server.client() as client:
         info = client.info("server")
     name, version = (

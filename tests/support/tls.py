@@ -1,6 +1,6 @@
-"""TLS in front of a server: its own where it was built with it, else that of a proxy on loopback.
+"""TLS in front of a server: its own if it was built with it, else that of a proxy on loopback.
 
-The certificate is made by the test, for 127.0.0.1, by an authority that nobody else trusts.
+The test makes the certificate, for 127.0.0.1, by an authority that nobody else trusts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.servers import Server, running
 
 @dataclass(frozen=True)
 class Certificate:
-    """The files of one."""
+    """The files of a certificate."""
 
     authority: Path
     chain: Path
@@ -75,13 +75,13 @@ def _native(binary: str, certificate: Certificate) -> Iterator[tuple[Server, int
 
 @contextmanager
 def _proxy(target: str, certificate: Certificate) -> Iterator[int]:
-    """Forward what comes through TLS to a unix socket; yield the port, which the kernel chose."""
+    """Forward TLS connections to a unix socket; yield the port, which the kernel chose."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate.chain, certificate.key)
     loop = asyncio.new_event_loop()
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.CancelledError):  # the end of the proxy
+        with suppress(OSError, asyncio.CancelledError):  # the proxy ends
             from_server, to_server = await asyncio.open_unix_connection(target)
             await asyncio.gather(_copy(reader, to_server), _copy(from_server, writer))
 

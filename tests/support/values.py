@@ -1,4 +1,4 @@
-"""One test for a rule that holds for many values: it tries all of them, and lists those that fail."""
+"""One test for a rule over many values: it tries all of them, and lists those that fail."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Test = Callable[..., None]
 
 
 def for_each(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:
-    """Call a test with each value in turn, as `pytest.mark.parametrize` would, but as one test.
+    """Call a test with each value in turn, like `pytest.mark.parametrize`, but as one test.
 
-    Its fixtures are made once.  Servers are emptied between two values; whatever else a value leaves behind,
-    in `monkeypatch` or a directory, the next one finds.
+    Its fixtures are made once. Servers are emptied between two values; other leftovers of a value, in
+    `monkeypatch` or a directory, are visible to the next one.
 
     :param names: the parameters; values are tuples if there are several.
     """
@@ -45,7 +45,7 @@ class _Rule:
         )
 
     def as_test(self) -> Test:
-        """Return a test that needs no value, with the name and the fixtures of the one that does."""
+        """Return a test without parameters, with the name and the fixtures of the original."""
 
         def tried(subtests: pytest.Subtests, **fixtures: Any) -> None:
             for number, case in enumerate(self.cases):
@@ -54,14 +54,14 @@ class _Rule:
                 try:
                     self.test(**fixtures, **case)
                 except (Exception, pytest.fail.Exception, pytest.skip.Exception):
-                    with subtests.test(**case):  # it reports what happened, and goes on
+                    with subtests.test(**case):  # reports a failure and continues
                         raise
 
         wanted: Any = wraps(self.test)(tried)
         own = inspect.signature(self.test).parameters.items()
         fixtures = [one.replace(kind=one.KEYWORD_ONLY) for name, one in own if name not in self.cases[0]]
         subtests = inspect.Parameter("subtests", inspect.Parameter.KEYWORD_ONLY)
-        wanted.__signature__ = inspect.Signature([*fixtures, subtests])  # which pytest reads
+        wanted.__signature__ = inspect.Signature([*fixtures, subtests])  # read by pytest
         wanted.rule = self
         return wanted  # type: ignore[no-any-return]  # a function with attributes
 

@@ -1,4 +1,4 @@
-"""Vectors: what other systems wrote, and what the format says."""
+"""Vectors: the recorded data of other systems, and of the format."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 120.0
-"""Seconds that a condition may take to come true."""
+"""Seconds for a condition to become true."""
 
 
 def wait_until(what: str, condition: Callable[[], object], *, every: float = 0.005) -> None:
-    """Poll a condition until it is true; fail, saying what was waited for, when the time is up."""
+    """Poll a condition until it is true; after the deadline fail with the condition's name."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"it did not come to pass in {PATIENCE} s that {what}"

@@ -1,6 +1,6 @@
-"""Ways to add items over connections that fail, and a program that runs one with whatever redis-py it finds.
+"""Ways to add items over failing connections, and a program that runs one with any redis-py.
 
-`python -m tests.support.workloads WAY NAME PORT WORKERS COUNT` prints as JSON what was answered.
+`python -m tests.support.workloads WAY NAME PORT WORKERS COUNT` prints the answers as JSON.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ return new
 
 Answers = list[bool]
 Errors = Counter[str]
-"""The errors that a way was told of, by the names of their classes; any but those caught here ends it."""
+"""Errors by class name that a way met; any other error ends it."""
 
 
 def items_of(count: int) -> list[str]:
-    """Return the items that are added."""
+    """Return the items to add."""
     return [f"https://example.org/{i}" for i in range(count)]
 
 
 def opened(client: redis.Redis, name: str, errors: Errors) -> BloomFilter:
-    """Return the filter, open; a connection that is lost before that leaves no doubt."""
+    """Return the opened filter; a connection lost before that leaves nothing pending."""
     f = BloomFilter(client, name, **SIZE)
     while True:
         try:
@@ -53,7 +53,7 @@ def opened(client: redis.Redis, name: str, errors: Errors) -> BloomFilter:
 
 
 def one_by_one(client: redis.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
-    """Add items; where the outcome is unknown ask again, in turns with the token and without."""
+    """Add items; if the outcome is unknown retry, alternately with the token and without."""
     f = opened(client, name, errors)
     told = []
     for number, item in enumerate(items):
@@ -69,7 +69,7 @@ def one_by_one(client: redis.Redis, name: str, items: Sequence[str], errors: Err
 
 
 def in_batches(client: redis.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
-    """Add items 100 at a time; where a batch is interrupted go on with its rest."""
+    """Add items in batches of 100; if a batch is interrupted continue with its rest."""
     f = opened(client, name, errors)
     told: Answers = []
     for start in range(0, len(items), 100):
@@ -86,7 +86,7 @@ def in_batches(client: redis.Redis, name: str, items: Sequence[str], errors: Err
 
 
 async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
-    """Add items from 32 tasks, whose calls travel together; ask again as `one_by_one` does."""
+    """Add items from 32 tasks that share batches; retry as `one_by_one` does."""
     f = bloomredis.asyncio.BloomFilter(client, name, **SIZE)
     operations: Any = f._operations
     while not operations.stored.handle:
@@ -112,8 +112,8 @@ async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str],
 
 
 def without_tokens(client: redis.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
-    """Check and set with a script of one's own; where the connection fails ask again."""
-    layout = planning.plan("classic", **SIZE)
+    """Check and set with a script without receipts; retry if the connection fails."""
+    layout = planning.plan_layout("classic", **SIZE)
     script = client.register_script(PLAIN)
     told = []
     for item in items:
@@ -159,4 +159,4 @@ def _report(way: str, name: str, port: str, workers: str, count: str) -> dict[st
 
 
 if __name__ == "__main__":
-    print(json.dumps(_report(*sys.argv[1:])))  # noqa: T201 - what it is for
+    print(json.dumps(_report(*sys.argv[1:])))  # noqa: T201 - the program's output

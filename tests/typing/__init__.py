@@ -1,4 +1,4 @@
-"""Programs of users, which type checkers read and nothing runs; `wrong` has what they must reject.
+"""Users' programs that type checkers read and nothing runs; `wrong` has what they must reject.
 
-They are read in a folder of their own, in which bloomredis is an installed package like any other.
+They are read in a separate folder, in which bloomredis is an installed package like any other.
 """

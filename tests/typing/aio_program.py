@@ -1,4 +1,4 @@
-"""A program of a user's over asyncio clients: every class and every verb."""
+"""A user's program over asyncio clients: every class and every method."""
 
 import asyncio
 import logging
@@ -25,20 +25,23 @@ log = logging.getLogger(__name__)
 
 
 def as_bytes(number: float) -> bytes:
-    """Return what is hashed."""
+    """Return the bytes to hash."""
     return number.hex().encode()
 
 
 async def stream() -> AsyncIterator[str]:
-    """Yield what comes in."""
+    """Yield the items of a source."""
     yield "a"
 
 
 async def urls() -> None:
-    """A URL in the place of a client."""
+    """A URL in place of a client."""
     seen = BloomFilter.from_url("redis://localhost", "seen", capacity=1_000, error_rate=0.01)
     assert_type(seen, BloomFilter)
     await seen.close()
+    async with seen as same:
+        assert_type(same, BloomFilter)
+    await seen.aclose()
     numbers = BloomFilter[float].from_url("memory://", "n", encode=as_bytes)
     assert_type(numbers, BloomFilter[float])
     sharded = ShardedBloomFilter.from_url(["memory://", "redis://host"], "seen", shards=16)
@@ -46,7 +49,7 @@ async def urls() -> None:
 
 
 async def items(seen: BloomFilter, names: list[str]) -> None:
-    """One and many."""
+    """One and many items."""
     assert_type(seen.name, str)
     assert_type(await seen.add("a"), bool)
     assert_type(await seen.contains(b"a"), bool)
@@ -68,7 +71,7 @@ async def items(seen: BloomFilter, names: list[str]) -> None:
 
 
 async def life(client: Redis) -> None:
-    """Opening, describing, emptying and ending a filter."""
+    """Opening, describing, clearing and deleting a filter."""
     seen = await BloomFilter.open(client, "seen")
     assert_type(seen, BloomFilter)
     await seen.reserve()
@@ -170,6 +173,15 @@ async def once(seen: BloomFilter) -> None:
         return bytes(order)
 
     assert_type(await ship(7), bytes | Skipped)
+
+    async def wait(item: str, remaining: float) -> float:
+        return remaining
+
+    @seen.once(on_busy=wait)
+    async def bill(order: str) -> str:
+        return order
+
+    assert_type(await bill("a"), str | Skipped | float)
     async with asyncio.TaskGroup() as group:
         group.create_task(ship(8))
 
@@ -181,7 +193,7 @@ async def columns(seen: BloomFilter, column: NDArray[np.int64]) -> None:
 
 
 async def faults(seen: BloomFilter, client: redis.asyncio.Redis) -> list[bool]:
-    """Errors are those of the other half."""
+    """Errors belong to the other driver."""
     try:
         return await seen.add_many(["a"])
     except BatchInterruptedError as error:

@@ -1,4 +1,4 @@
-"""Every client that the classes take."""
+"""Every client that the classes accept."""
 
 import fakeredis
 import redis
@@ -56,7 +56,7 @@ for client in SYNC:
 
 
 async def asyncio_clients() -> None:
-    """Every class of asyncio, over each of them."""
+    """Every class of asyncio, over each of the clients."""
     for async_client in ASYNC:
         bloomredis.asyncio.BloomFilter(async_client, "seen")
         await bloomredis.asyncio.BloomFilter.open(async_client, "seen")

@@ -1,4 +1,4 @@
-"""A program of a user's that shares bitmaps with other systems: every layout."""
+"""A user's program that shares bitmaps with other systems: every layout."""
 
 from typing import assert_type
 
@@ -34,7 +34,7 @@ LAYOUTS = (
 
 
 def each_layout(client: redis.Redis, async_client: redis.asyncio.Redis) -> None:
-    """A layout says what it is, and makes a filter in both halves."""
+    """A layout describes itself, and makes a filter in both drivers."""
     for layout in LAYOUTS:
         assert_type(layout.num_bits, int)
         assert_type(layout.num_hashes, int)

@@ -1,4 +1,4 @@
-"""A program of a user's over synchronous clients: every class, every verb, every parameter."""
+"""A user's program over synchronous clients: every class, every method, every parameter."""
 
 import logging
 import pickle
@@ -31,6 +31,7 @@ from bloomredis import (
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
+    FilterPlan,
     LocalFilter,
     OutcomeUnknownError,
     RotatingBloomFilter,
@@ -40,6 +41,7 @@ from bloomredis import (
     Skipped,
     instrument,
     keyed,
+    plan,
 )
 
 log = logging.getLogger(__name__)
@@ -47,23 +49,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Click:
-    """An item of the program's own."""
+    """A program's own item."""
 
     user: UUID
     page: str
 
     def key(self) -> bytes:
-        """Return what makes it one."""
+        """Return the fields that identify the item."""
         return self.user.bytes + self.page.encode()
 
 
 def lost(error: FilterLostError) -> None:
-    """Go on without what was in the filter."""
+    """Continue without the items of the filter."""
     log.warning("%s", error)
 
 
 def full(error: FilterFullError) -> None:
-    """Go on past the capacity."""
+    """Continue past the capacity."""
     log.warning("%s", error)
 
 
@@ -118,7 +120,7 @@ def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
 
 
 def urls() -> None:
-    """A URL in the place of a client."""
+    """A URL in place of a client."""
     seen = BloomFilter.from_url("redis://localhost", "seen", capacity=1_000, error_rate=0.01)
     assert_type(seen, BloomFilter)
     seen.close()
@@ -133,7 +135,7 @@ def urls() -> None:
 
 
 def items(seen: BloomFilter, names: list[str]) -> None:
-    """One and many, of every type that an item has."""
+    """One and many items, of every type."""
     assert_type(seen.name, str)
     assert_type(seen.add("a"), bool)
     seen.add(b"a", token=None)
@@ -157,13 +159,17 @@ def items(seen: BloomFilter, names: list[str]) -> None:
 
 
 def life(client: redis.Redis) -> None:
-    """Opening, describing, emptying and ending a filter."""
+    """Opening, describing, clearing and deleting a filter."""
     seen = BloomFilter.open(client, "seen")
     assert_type(seen, BloomFilter)
     seen.reserve()
     info = seen.info()
     assert_type(info, FilterInfo)
     assert_type(info.layers, tuple[FilterInfo, ...])
+    assert_type(info.window, float | None)
+    assert_type(plan(1_000, 0.01, kind="rotating", layout="classic", slices=6), FilterPlan)
+    with BloomFilter.from_url("memory://", "closed", capacity=1_000, error_rate=0.01) as closed:
+        assert_type(closed, BloomFilter)
     if info.created_at is not None and info.ttl is not None:
         log.info("%s until %s", info.name, info.created_at + timedelta(seconds=info.ttl))
     assert_type(seen.approximate_count(), int)
@@ -171,7 +177,7 @@ def life(client: redis.Redis) -> None:
     seen.expire(60)
     seen.expire(timedelta(minutes=1))
     assert_type(seen.delete(), bool)
-    copy = pickle.loads(pickle.dumps(seen))  # noqa: S301 - its own
+    copy = pickle.loads(pickle.dumps(seen))  # noqa: S301 - its own pickle
     assert isinstance(copy, BloomFilter)
     assert_type(seen.with_client(redis.Redis()), BloomFilter)
     with seen.rebuild(
@@ -190,7 +196,7 @@ def life(client: redis.Redis) -> None:
 
 
 def moves(client: redis.Redis, servers: list[redis.Redis], clicks: BloomFilter[Click]) -> None:
-    """Filters as a whole: to a file and back, to another server, into each other."""
+    """Whole filters: to a file and back, to another server, and merged."""
     seen = BloomFilter(client, "seen")
     seen.save("seen.bloom", progress=lambda done, total: log.info("%d of %d", done, total))
     seen.save(Path("seen.bloom"))
@@ -208,7 +214,7 @@ def moves(client: redis.Redis, servers: list[redis.Redis], clicks: BloomFilter[C
 
 
 def own_items(client: redis.Redis, pipe: Pipeline, clicks: list[Click]) -> Iterator[Click]:
-    """With `encode` the items are those that it takes, in every class."""
+    """With `encode` the items are those that it accepts, in every class."""
     seen = BloomFilter(client, "clicks", capacity=1_000_000, error_rate=0.001, encode=Click.key)
     assert_type(seen, BloomFilter[Click])
     seen.add(clicks[0])
@@ -233,17 +239,17 @@ def own_items(client: redis.Redis, pipe: Pipeline, clicks: list[Click]) -> Itera
 
 
 def of_text(seen: BloomFilter[str]) -> None:
-    """A filter of all items is one of text."""
+    """A filter of all items is accepted as one of text."""
     seen.add("text")
 
 
 def narrower(client: redis.Redis) -> None:
-    """Where some items are wanted, a filter that takes more of them will do."""
+    """A filter that accepts more item types is accepted in place of one with fewer."""
     of_text(BloomFilter(client, "seen"))
 
 
 def growing(seen: ScalingBloomFilter) -> None:
-    """The verbs of a filter that grows."""
+    """The methods of a growing filter."""
     seen.add("a", token="t")  # noqa: S106 - not a password
     assert_type("a" in seen, bool)
     seen.add_many(["a"])
@@ -254,7 +260,7 @@ def growing(seen: ScalingBloomFilter) -> None:
 
 
 def forgetting(seen: RotatingBloomFilter) -> None:
-    """The verbs of a filter that forgets."""
+    """The methods of a rotating filter."""
     if seen.add("a"):
         seen.reserve()
     assert_type(list(seen.dedupe([1, 2])), list[int])
@@ -274,7 +280,7 @@ def spread(servers: list[redis.Redis], cluster: redis.RedisCluster) -> None:
 
 
 def counting(online: CountingBloomFilter, pipe: Pipeline) -> None:
-    """The verbs of a filter that counts."""
+    """The methods of a counting filter."""
     online.add("alice")
     try:
         assert_type(online.remove("alice"), bool)
@@ -291,7 +297,7 @@ def other_keys(seen: BloomFilter[UUID]) -> None:
 
 
 def queued(client: redis.Redis, seen: BloomFilter) -> None:
-    """Calls on a pipeline of the program's own, in MULTI and not."""
+    """Calls on a pipeline of the program's own, with MULTI and without."""
     with client.pipeline() as pipe:  # pyright: ignore[reportUnknownMemberType] - redis-py has no type for shard_hint
         seen.queue_add(pipe, "a")
         seen.queue_contains(pipe, "b")
@@ -364,6 +370,12 @@ def once(seen: BloomFilter, clicks: BloomFilter[Click]) -> None:
 
     assert_type(count(Click(UUID(int=1), "a")), int | Skipped)
 
+    @seen.once(on_busy=lambda item, remaining: remaining)
+    def bill(order: str) -> str:
+        return order
+
+    assert_type(bill("a"), str | Skipped | float)
+
 
 def observed(client: redis.Redis) -> None:
     """Events of calls."""
@@ -397,7 +409,7 @@ def columns(seen: BloomFilter, column: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def faults(seen: BloomFilter, names: list[str]) -> list[bool]:
-    """Every error, with what it holds."""
+    """Every error, with its attributes."""
     try:
         return seen.add_many(names)
     except BatchInterruptedError as error:

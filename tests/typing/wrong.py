@@ -1,4 +1,4 @@
-"""Mistakes of users; each comment names what a type checker says of its line."""
+"""Users' mistakes; each comment has a type checker's finding for its line."""
 
 import redis
 import redis.asyncio
@@ -24,12 +24,12 @@ scaling = ScalingBloomFilter(client, "seen", capacity=1_000, error_rate=0.01)
 
 
 def as_bytes(number: float) -> bytes:
-    """Return what is hashed."""
+    """Return the bytes to hash."""
     return number.hex().encode()
 
 
 def as_text(number: float) -> str:
-    """Return what is not hashed."""
+    """Return text, which cannot be hashed."""
     return number.hex()
 
 
@@ -64,6 +64,11 @@ bloomredis.asyncio.BloomFilter(redis.RedisCluster(host="localhost"), "seen")  # 
 bloomredis.asyncio.ShardedBloomFilter([client], "seen")  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 from_guava(object(), "seen", b"")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 to_guava(scaling)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+# Words.
+BloomFilter(client, "seen", layout="bloked")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+BloomFilter(client, "seen", on_lost="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ScalingBloomFilter(client, "seen", capacity=1_000, error_rate=0.01, layout="module")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+seen.once(print)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 # Verbs.
 seen.remove("a")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 scaling.queue_add(pipe, "a")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
@@ -72,7 +77,7 @@ RotatingBloomFilter(client, "seen", capacity=1_000, error_rate=0.01, window=60).
 
 
 async def halves() -> bool:
-    """The verbs of one half as if they were those of the other."""
+    """The methods of one driver used like those of the other."""
     await seen.add("a")  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
     assert "a" in async_seen  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     await async_seen.commit_many(seen.claim_many(["a"]))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

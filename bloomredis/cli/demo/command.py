@@ -1,4 +1,4 @@
-"""`bloomredis demo`: workers race over one stream of clicks; each click is processed once."""
+"""`bloomredis demo`, in which workers race over one stream of clicks and process none twice."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import sys
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import typer
-
-from bloomredis import arguments
 from bloomredis.cli.demo.race import Race, RaceError, Result, run, stream
+from bloomredis.cli.options import option, share, whole
 from bloomredis.cli.output import write
 from bloomredis.cli.reports import Json, report
-from bloomredis.cli.server import Cluster, Url, connect, is_of_cluster, redacted, scheme
+from bloomredis.cli.server import Cluster, OwnUrl, connect, is_of_cluster, redacted, scheme
 from bloomredis.cli.stopping import Stop
 
 
 def demo(  # long: the signature declares every option
     *,
-    url: Url = "embedded://",
+    url: OwnUrl = None,
     cluster: Cluster = None,
-    events: Annotated[int, typer.Option(min=1, help="Length of the stream.")] = 200_000,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that race.")] = 4,
-    error_rate: Annotated[float, typer.Option(help="The filter's false-positive rate.")] = 0.001,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the stream.")] = 1,
+    events: Annotated[int, option(whole(), "N", "Length of the stream (default: 200,000).")] = 200_000,
+    workers: Annotated[int, option(whole(1, 64), "N", "Processes that race (default: 4).")] = 4,
+    error_rate: Annotated[
+        float, option(share, "RATE", "The filter's false-positive rate (default: 0.001).")
+    ] = 0.001,
+    seed: Annotated[int, option(whole(0), "N", "Seed of the stream (default: 1).")] = 1,
     as_json: Json = False,
 ) -> None:
     """Let worker processes race over a stream of clicks with redeliveries; count the clicks processed."""
+    url = "embedded://" if url is None else url
     if scheme(url) == "memory":
         raise ValueError("memory:// is inside one process and the demo starts several; try embedded://")
-    arguments.share("--error-rate", error_rate)
     with Stop().waiting():
         client = connect(url, cluster=cluster)
         race = Race(
@@ -50,13 +50,13 @@ def demo(  # long: the signature declares every option
         if as_json:
             report(_fields(race, result, server), as_json=True)
         else:
-            write(_table(race, result).encode())
+            write(f"{_table(race, result)}\n{_verdict(race, result)}\n".encode())
     if result.twice:
         raise RaceError(f"{result.twice} clicks were processed twice, which must never happen")
 
 
 def _held(client: Any, race: Race) -> Result:
-    """Run the race on a filter that is deleted after it."""
+    """Run the race on a filter that is deleted afterwards."""
     seen = race.filter(client)
     try:
         seen.reserve()
@@ -102,20 +102,29 @@ def _table(race: Race, result: Result) -> str:
     from rich.console import Console  # noqa: PLC0415 - imported after the race
     from rich.table import Table  # noqa: PLC0415
 
-    missed = f"{result.missed / race.capacity:.3%} of all clicks; error rate when full: {race.error_rate:.3%}"
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right", style="bold")
     table.add_column(style="dim")
     table.add_row("events", f"{race.events:,}", "clicks and redeliveries, dealt out in turn")
-    table.add_row("distinct clicks", f"{race.capacity:,}", "capacity of the filter")
+    table.add_row("distinct clicks", f"{race.capacity:,}", "the capacity of the filter")
     table.add_row("processed once", f"{result.once:,}")
     table.add_row(
         "processed twice", f"{result.twice:,}", "must be 0", style="red" if result.twice else "green"
     )
-    table.add_row("missed", f"{result.missed:,}", missed)
-    table.add_row("events per second", f"{race.events / result.seconds:,.0f}")
+    table.add_row("missed", f"{result.missed:,}", "false positives: mistaken for old ones")
+    table.add_row("events per second", f"{race.events / result.seconds:,.0f}", f"by {race.workers} processes")
     console = Console(file=sys.stdout, highlight=False)
     with console.capture() as capture:
         console.print(table)
-    return capture.get()
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _verdict(race: Race, result: Result) -> str:
+    """Return in one line whether the demo went well."""
+    if result.twice:
+        return f"FAILED: {result.twice:,} clicks were processed twice"
+    return (
+        f"OK: no click was processed twice; {result.missed:,} of {race.capacity:,} were mistaken "
+        f"for old ones ({result.missed / race.capacity:.3%}; the error rate is {race.error_rate:.3%})"
+    )

@@ -1,4 +1,4 @@
-"""A race of processes over one stream and one filter, in which one worker must get each click.
+"""A race of processes over one stream and one filter, in which no two workers may get the same click.
 
 The processes are spawned, so that they share only the server.
 """
@@ -13,15 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeAlias
 
 from bloomredis import BloomError, BloomFilter
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.cli.server import connect
 
-Clicks = NDArray[np.int64]
+Clicks: TypeAlias = "NDArray[np.int64]"
 
 FIRST_SHARE = 0.7  # of the events; the others are redeliveries
 AT_ONCE_SHARE = 0.3  # of the redeliveries: another worker has the same click at the same time
@@ -55,7 +53,7 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Numbers of clicks by the workers that processed them, and the duration of the race."""
+    """Numbers of clicks that one, several and no workers processed, and the duration of the race."""
 
     once: int
     twice: int
@@ -100,7 +98,7 @@ def _workers(race: Race) -> Iterator[list[Connection]]:
     try:
         for process, (_, theirs) in zip(processes, pipes, strict=True):
             _start(process)
-            theirs.close()  # so that the death of the worker is an end of file
+            theirs.close()  # so that a dead worker means an end of file
         yield [ours for ours, _ in pipes]
     finally:
         for process in processes:
@@ -110,7 +108,7 @@ def _workers(race: Race) -> Iterator[list[Connection]]:
 
 
 def _start(process: multiprocessing.process.BaseProcess) -> None:
-    """Start a process that ignores Ctrl-C; this one handles it and kills the other."""
+    """Start a process that ignores Ctrl-C; this process handles it and kills the other."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process.start()

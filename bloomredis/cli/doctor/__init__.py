@@ -1,4 +1,5 @@
-"""The command `bloomredis doctor`: facts about a server are gathered, then checked without I/O.
+"""The command `bloomredis doctor`, which gathers facts about a server, then checks them without I/O.
 
-`command` prints, `facts` and `rights` ask the server, the modules that `checkup` lists judge the answers.
+`command` prints the findings, `facts` and `rights` ask the server, and the modules that `checkup` lists judge
+the answers.
 """

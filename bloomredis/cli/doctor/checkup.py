@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from bloomredis.cli.doctor import condition, keeping, serving
@@ -33,4 +34,17 @@ CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
 def checkup(facts: Facts) -> list[Finding]:
     """Return all findings, the worst first."""
     found = [finding for check in CHECKS for finding in check(facts)]
+    return sorted(found, key=lambda finding: -finding.severity)
+
+
+def of_all(nodes: Sequence[Facts]) -> list[Finding]:
+    """Return the findings about several nodes, the worst first; equal findings of nodes are merged."""
+    where: dict[Finding, list[str]] = {}
+    for facts in nodes:
+        for finding in checkup(facts):
+            where.setdefault(finding, []).append(facts.node or "")
+    found = [
+        replace(finding, nodes=tuple(filter(None, names))) if len(nodes) > 1 or names[0] else finding
+        for finding, names in where.items()
+    ]
     return sorted(found, key=lambda finding: -finding.severity)

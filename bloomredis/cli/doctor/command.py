@@ -1,4 +1,4 @@
-"""`bloomredis doctor`: risks for Bloom filters on a server."""
+"""`bloomredis doctor`, which prints the risks for Bloom filters on a server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bloomredis import arguments
-from bloomredis.cli import layouts
+from bloomredis.cli import layouts, reports
 from bloomredis.cli.doctor.findings import Finding, Severity
 from bloomredis.cli.layouts import Layout
-from bloomredis.cli.numbers import MOST
+from bloomredis.cli.options import option, share, whole
 from bloomredis.cli.output import write
 from bloomredis.cli.reports import Json
 from bloomredis.cli.server import Cluster, Url, connect, redacted
@@ -25,39 +25,39 @@ FOUND = 1
 
 
 def doctor(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A filter to check too.", show_default=False)
+    ] = None,
     *,
     url: Url,
     cluster: Cluster = None,
-    name: Annotated[str | None, typer.Option(help="A filter to check too.", show_default=False)] = None,
-    capacity: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Capacity of a planned filter.", show_default=False)
-    ] = None,
-    error_rate: Annotated[float | None, typer.Option(help="Its error rate.", show_default=False)] = None,
+    capacity: Annotated[int | None, option(whole(), "ITEMS", "Capacity of a planned filter.")] = None,
+    error_rate: Annotated[float | None, option(share, "RATE", "Error rate of a planned filter.")] = None,
     layout: Layout = None,
     as_json: Json = False,
 ) -> None:
-    """Print the risks for a filter on this server, worst first; nothing is changed.
+    """Print the risks for a filter on this server, worst first, and the checks that passed; change nothing.
 
-    critical: data is lost or calls are refused, now or when memory runs short.
+    * critical: data is lost or calls are refused, now or when memory runs short.
+    * warning: the same after a crash, a failover or further growth.
+    * note: worth knowing.
+    * unchecked: the server did not say.
+    * ok: the check found no risk.
 
-    warning: the same after a crash, a failover or further growth.
+    In a cluster it asks the node of the filter; without NAME, or for a sharded filter, it asks every primary.
 
-    note: worth knowing.
-
-    unchecked: the server did not say.
-
-    Exit status: 0 nothing critical, 1 something critical, 2 wrong usage, 3 no server, or it refuses the
-    connection.
+    Exit status: 0 nothing critical, 1 something critical, 2 wrong usage, 3 no server, or the server refuses
+    the connection.
     """
     layouts.layout(layout)
     planned = planning.template(capacity, error_rate, None)
     if name is not None:
         arguments.name(name)
-    from bloomredis.cli.doctor.checkup import checkup  # noqa: PLC0415 - for --help to be quick
-    from bloomredis.cli.doctor.facts import gather  # noqa: PLC0415
+    from bloomredis.cli.doctor.checkup import of_all  # noqa: PLC0415 - for --help to be quick
+    from bloomredis.cli.doctor.facts import gather_all  # noqa: PLC0415
 
-    facts = gather(connect(url, cluster=cluster), name, planned, layout)
-    found = checkup(facts)
+    facts = gather_all(connect(url, cluster=cluster), name, planned, layout)
+    found = of_all(facts)
     if as_json:
         write(json.dumps(_object(facts, url, found)).encode() + b"\n")
     else:
@@ -66,35 +66,60 @@ def doctor(
         raise typer.Exit(FOUND)
 
 
-def _object(facts: Facts, url: str, found: Sequence[Finding]) -> dict[str, Any]:
+def _object(nodes: Sequence[Facts], url: str, found: Sequence[Finding]) -> dict[str, Any]:
+    from bloomredis.cli.doctor.health import well  # noqa: PLC0415 - as in doctor()
+
+    first, *_ = nodes
     return {
-        "server": _server(facts),
+        "server": _server(first),
         "url": redacted(url),
-        "round_trip_ms": round(facts.round_trip * 1000, 3),
+        "nodes": [facts.node for facts in nodes if facts.node],
+        "round_trip_ms": round(first.round_trip * 1000, 3),
         "findings": [
             {
                 "severity": _word(finding),
                 "seen": finding.seen,
                 "why": finding.why,
                 "way_out": finding.way_out,
+                "nodes": finding.nodes,
             }
             for finding in found
         ],
+        "well": well(nodes),
     }
 
 
-def _text(facts: Facts, url: str, found: Sequence[Finding]) -> str:
-    head = f"{_server(facts)} at {redacted(url)}; a round trip takes {facts.round_trip * 1000:.2f} ms\n"
-    if not found:
-        return head + "no risk for a filter found\n"
-    return head + "".join(
-        f"{_word(finding):<9}  {finding.seen}\n           {finding.why}\n           -> {finding.way_out}\n"
+def _text(nodes: Sequence[Facts], url: str, found: Sequence[Finding]) -> str:
+    from bloomredis.cli.doctor.health import well  # noqa: PLC0415 - as in doctor()
+
+    first, *_ = nodes
+    head = f"{_server(first)} at {redacted(url)}; a round trip takes {first.round_trip * 1000:.2f} ms\n"
+    if first.node:
+        head += f"asked: {', '.join(str(facts.node) for facts in nodes)}\n"
+    lines = [
+        f"{_styled(_word(finding))}  {_at(finding, len(nodes))}{finding.seen}\n           {finding.why}\n"
+        f"           -> {finding.way_out}\n"
         for finding in found
-    )
+    ]
+    return head + "".join(lines) + "".join(f"{_styled('ok')}  {text}\n" for text in well(nodes))
+
+
+def _at(finding: Finding, nodes: int) -> str:
+    if not finding.nodes:
+        return ""
+    where = f"all {nodes} nodes" if len(finding.nodes) == nodes > 1 else ", ".join(finding.nodes)
+    return f"{where}: "
 
 
 def _word(finding: Finding) -> str:
     return finding.severity.name.lower()
+
+
+def _styled(word: str) -> str:
+    """Return a word padded to a common width, in colour on a terminal."""
+    colours = {"critical": "red", "warning": "yellow", "ok": "green"}
+    text = f"{word:<9}"
+    return typer.style(text, fg=colours[word]) if reports.for_a_person() and word in colours else text
 
 
 def _server(facts: Facts) -> str:

@@ -1,14 +1,14 @@
 """Facts about a server, read without changing anything.
 
 The commands are PING, INFO, CONFIG GET, those of `rights`, EVAL and EVALSHA of a script that returns a
-constant, and the library's own descriptions of filters.  A refused command is noted, never an error.
+constant, and the library's own descriptions of filters.  A refused command is recorded and raises no error.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha1
 from statistics import median
@@ -19,6 +19,7 @@ from redis.exceptions import ResponseError
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli.doctor.rights import Rights, one_line, rights
 from bloomredis.cli.doctor.state import State, state
+from bloomredis.cli.kinds import Kind
 from bloomredis.cli.server import is_of_cluster
 from bloomredis.errors import BloomError
 from bloomredis.stored.header import Header
@@ -36,7 +37,7 @@ _PINGS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts about a server; values that are missing in `info` and `config` are not known."""
+    """Facts about a server; values missing in `info` and `config` are unknown."""
 
     info: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
@@ -53,6 +54,8 @@ class Facts:
 
     planned: Header | None = None
     layout: str | None = None
+    node: str | None = None
+    """Host and port of the node, if the client knows a whole cluster."""
 
     @property
     def has_module(self) -> bool:
@@ -60,14 +63,37 @@ class Facts:
         return any(each.get("name") == "bf" for each in self.info.get("modules", ()))
 
 
-def gather(client: Any, name: str | None, planned: Header | None, layout: str | None = None) -> Facts:
-    """Return the facts about a server, the filter `name` and the filter `planned` under that name.
+def gather_all(
+    client: Any, name: str | None, planned: Header | None, layout: str | None = None
+) -> list[Facts]:
+    """Return the facts about each server that has a part of the filter, the one with its key first.
 
-    Of a cluster the server is the node that serves the filter, or any if there is no name.
+    Without a name, and for a sharded filter, these are all primaries of a cluster.
 
     :raises redis.ConnectionError: there is no server, or it refuses the user or the password.
     """
-    whole, client = client, _node(client, name)
+    first = gather(client, name, planned, layout)
+    is_spread = isinstance(first.stored, State) and first.stored.kind is Kind.SHARDED
+    if first.node is None or not (name is None or is_spread):
+        return [first]
+    others = [node for node in client.get_primaries() if node.name != first.node]
+    plan = planned if name is None else None
+    return [first, *(_of_node(client, node, plan, layout) for node in others)]
+
+
+def _of_node(client: Any, node: Any, planned: Header | None, layout: str | None) -> Facts:
+    facts = gather(client.get_redis_connection(node), None, planned, layout)
+    return replace(facts, node=node.name)
+
+
+def gather(client: Any, name: str | None, planned: Header | None, layout: str | None = None) -> Facts:
+    """Return the facts about a server, the filter `name` and the filter `planned` under that name.
+
+    In a cluster, the server is the node that serves the filter, or any node without a name.
+
+    :raises redis.ConnectionError: there is no server, or it refuses the user or the password.
+    """
+    whole, (node, client) = client, _node(client, name)
     unchecked: dict[str, str] = {}
 
     def ask(command: str, call: Callable[[], Any], otherwise: Any) -> Any:
@@ -93,19 +119,20 @@ def gather(client: Any, name: str | None, planned: Header | None, layout: str | 
         name=name,
         stored=None if name is None or lua_error else state(whole, name, layout),
         planned=planned,
+        node=node,
     )
 
 
-def _node(client: Any, name: str | None) -> Any:
-    """Return a client of one server."""
+def _node(client: Any, name: str | None) -> tuple[str | None, Any]:
+    """Return a client of one server; with its host and port if it is a node of a cluster."""
     if not is_of_cluster(client):
-        return client
-    node = client.get_default_node() if name is None else client.get_node_from_key(name)
-    return client.get_redis_connection(node)
+        return None, client
+    node = client.get_primaries()[0] if name is None else client.get_node_from_key(name)
+    return str(node.name), client.get_redis_connection(node)
 
 
 def _round_trip(client: Any) -> float:
-    """Return the median time of a PING; a refused one takes as long."""
+    """Return the median time of a PING; a refused PING takes as long."""
     times = []
     for _ in range(_PINGS):
         started = time.perf_counter()
@@ -119,7 +146,7 @@ def _round_trip(client: Any) -> float:
 
 
 def _lua(client: Any) -> tuple[str | None, bool]:
-    """Return the server's refusal of scripts, if any, and True if they have the library `struct`."""
+    """Return the server's refusal of scripts, if any, and True if scripts have the library `struct`."""
     sha = sha1(_HARMLESS.encode(), usedforsecurity=False).hexdigest()
     for command, script in (("EVAL", _HARMLESS), ("EVALSHA", sha)):
         try:

@@ -11,16 +11,21 @@ class Severity(IntEnum):
     """Severity of a finding; the worst is the largest."""
 
     UNCHECKED = 0
-    """The server did not say, so there may be a risk or none."""
+    """The server did not say, so a risk is possible."""
 
     NOTE = 1
-    """Nothing is wrong, but relying on more than is promised would be."""
+    """Nothing is wrong, but programs must not rely on more than the finding says."""
 
     WARNING = 2
     """After a crash, a failover or further growth, data is lost or calls are refused."""
 
     CRITICAL = 3
     """In normal operation data is lost or calls are refused, now or when memory runs short."""
+
+    @property
+    def is_risk(self) -> bool:
+        """True if data or calls can be lost."""
+        return self >= Severity.WARNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class Finding:
     seen: str
     why: str
     way_out: str
+    nodes: tuple[str, ...] = ()
+    """The nodes of a cluster that the finding concerns."""
 
 
 Findings = Iterator[Finding]

@@ -8,7 +8,7 @@ from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Findings, Severity
 from bloomredis.cli.doctor.state import State
 
-LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is used up soon
+LITTLE_SHARE: Final = 0.1  # of maxmemory; less will be used up soon
 
 
 def eviction(facts: Facts) -> Findings:
@@ -21,9 +21,9 @@ def eviction(facts: Facts) -> Findings:
     way_out = "CONFIG SET maxmemory-policy noeviction; keep filters and caches on different servers"
     if policy.startswith("allkeys"):
         why = (
-            "when memory runs short the server may evict any key: the filter, and all its items are lost; "
-            "claims, so that two workers hold an item; the receipt of a call that waits for its answer, so "
-            "that the call sent again reports its own items as present"
+            "when memory runs short the server may evict any key: the filter, which loses all its items; "
+            "claims, so that two workers hold an item; receipts, so that a retried call reports its own "
+            "items as present"
         )
         yield Finding(Severity.CRITICAL, seen, why, way_out)
     elif policy.startswith("volatile") and expires:
@@ -32,13 +32,13 @@ def eviction(facts: Facts) -> Findings:
     elif policy.startswith("volatile"):
         why = (
             "when memory runs short the server evicts keys with a ttl: filters; claims, so that two workers "
-            "hold an item; receipts, so that a call sent again reports its items as present"
+            "hold an item; receipts, so that a retried call reports its own items as present"
         )
         yield Finding(Severity.WARNING, seen, why, way_out)
 
 
 def memory(facts: Facts) -> Findings:
-    """Check that there is memory for the planned filter and for calls.
+    """Check that the memory suffices for the planned filter and for calls.
 
     A stored filter is part of the used memory; `clear()` frees it before it allocates the same again.
     """
@@ -113,7 +113,7 @@ _PERSISTENCE: Final = {
 
 
 def persistence(facts: Facts) -> Findings:
-    """Check the data loss of a crash or a restart of the server."""
+    """Report the data loss that a crash or a restart of the server causes."""
     if "aof_enabled" not in facts.info:
         return
     save = facts.config.get("save")

@@ -1,8 +1,8 @@
 """The rights of the user, compared with the commands and keys that a filter needs.
 
-ACL DRYRUN checks them without running anything.  If it is missing (before 7.0) or forbidden, a script runs
-each command so that nothing changes: it only reads, or its arguments are wrong in a way that the server
-reports after the check of permissions and before it looks at the key.
+ACL DRYRUN checks them without running anything.  If ACL DRYRUN is missing (before 7.0) or forbidden, a script
+runs each command in a form that changes nothing.  Either the command only reads, or its arguments are wrong:
+the server reports that after it has checked the permissions, and before it looks at the key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEEDED: Final = {
     "exists": "FILTER",
     "bitop": "nonsense BESIDE FILTER",
     "bitfield": "FILTER GET u4 0",
-    "unlink": "BESIDE",  # there is no such key
+    "unlink": "BESIDE",  # this key does not exist
     "get": "BESIDE",
     "set": "BESIDE x nonsense",
     "pttl": "FILTER",
@@ -50,12 +50,12 @@ OF_MODULE: Final = {
     "bf.mexists": "FILTER",
     "bf.scandump": "FILTER",
 }
-"""Commands besides, for a filter in a key of the server's module: too few arguments, or wrong ones."""
+"""Further commands, for a filter of the server's module, with too few or wrong arguments."""
 
 _ANYWHERE: Final = "bloomredis:doctor"
 _DENIED: Final = {
-    # The texts of servers from 6.2 on, of ACL DRYRUN and inside a script; those about keys first, since
-    # any text may be part of a key.
+    # The texts of ACL DRYRUN and of commands in scripts, on servers from 6.2 on.  Texts about keys come
+    # first, since any text may be part of a key.
     "keys": ("permissions to access ", "can't access "),
     "command": ("permissions to run ", "can't run ", "nknown ", " not found"),
 }
@@ -103,12 +103,12 @@ def _user(client: Any) -> str | None:
 
 
 def _dry(client: Any, user: str, keys: Sequence[bytes], needed: Mapping[str, str]) -> list[str] | None:
-    """Return ACL DRYRUN's answer to each command, None if the server has none."""
+    """Return ACL DRYRUN's answer to each command, None if the server lacks ACL DRYRUN."""
     pipe = client.pipeline(transaction=False)
     for command, arguments in needed.items():
         pipe.execute_command("ACL DRYRUN", user, command, *_filled(arguments, keys))
     answers = pipe.execute(raise_on_error=False)
-    # A denial is a text; an error concerns a renamed command, or ACL itself.
+    # The reply to a denied command is a text.  An error means a renamed command, or that ACL is refused.
     if isinstance(answers[0], ResponseError) and " not found" not in str(answers[0]):
         return None
     return [_text(answer) for answer in answers]
@@ -143,7 +143,7 @@ def one_line(text: object) -> str:
 
 
 def _denied(answer: str) -> str | None:
-    """Return "keys" or "command" if the answer denies that, else None."""
+    """Return "keys" or "command", depending on what the answer denies; None if it denies neither."""
     for subject, phrases in _DENIED.items():
         if any(phrase in answer for phrase in phrases):
             return subject

@@ -22,7 +22,7 @@ ONLY_FOR: Final = {
     "bitfield": "filters that count",
     "rename": "rebuild(), layout='module' and filters restored from other systems",
 }
-"""The features that need a command which other calls do without."""
+"""Commands that only some features need, with these features."""
 
 _UNCHECKED: Final = {
     "INFO": "memory, eviction, persistence, replicas, version and cluster mode are not known",
@@ -74,7 +74,7 @@ def role(facts: Facts) -> Findings:
 
 
 def lua(facts: Facts) -> Findings:
-    """Check that scripts may be run, and have the library that makes them fast."""
+    """Check that scripts may run, and have the library that makes them fast."""
     if facts.lua_error is not None:
         seen = f"a script is refused; {facts.lua_error}"
         why = "every call of a filter is a script"
@@ -85,7 +85,7 @@ def lua(facts: Facts) -> Findings:
 
 
 def module(facts: Facts) -> Findings:
-    """Check that the server has the module that a filter needs, or say that it could be used."""
+    """Check that the server has the module that a filter needs, or report that it could use the module."""
     if facts.layout == ModuleItems.name and not facts.has_module:
         yield Finding(
             Severity.CRITICAL,
@@ -98,7 +98,7 @@ def module(facts: Facts) -> Findings:
             Severity.NOTE,
             "the server has a Bloom filter module (commands BF.*)",
             f"a new filter with layout={ModuleItems.name!r} takes a third of the server's time in batches",
-            "docs/kinds.md says when to take it; the commands BF.* need rights of their own",
+            "docs/kinds.md says when to use it; the commands BF.* need rights of their own",
         )
 
 
@@ -129,17 +129,17 @@ def rights(facts: Facts) -> Findings:
 
 def cluster(facts: Facts) -> Findings:
     """Check that a client of one node can reach all keys."""
-    if facts.info.get("cluster_enabled"):
+    if facts.info.get("cluster_enabled") and facts.node is None:
         yield Finding(
             Severity.WARNING,
             "the server is a node of a cluster",
             "a client of one node is refused (MOVED) the keys of other nodes, now or after slots have moved",
-            "use redis.RedisCluster or redis.asyncio.RedisCluster",
+            "use redis.RedisCluster or redis.asyncio.RedisCluster; here, leave --no-cluster out",
         )
 
 
 def latency(facts: Facts) -> Findings:
-    """Check that the round trip, which is the least duration of a call, is short."""
+    """Check that a round trip, the least duration of a call, is short."""
     if facts.round_trip >= SLOW:
         yield Finding(
             Severity.NOTE,
@@ -159,5 +159,5 @@ def unchecked(facts: Facts) -> Findings:
             Severity.UNCHECKED,
             f"the right to run {', '.join(facts.rights.unchecked)} could not be tried",
             f"the server said: {next(iter(facts.rights.unchecked.values()))}",
-            "allow ACL WHOAMI and ACL DRYRUN (Redis 7.0 or later)" + (", or give --name" * (not facts.name)),
+            "allow ACL WHOAMI and ACL DRYRUN (Redis 7.0 or later)" + (", or give NAME" * (not facts.name)),
         )

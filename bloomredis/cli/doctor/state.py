@@ -11,7 +11,7 @@ from bloomredis import FilterInfo
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli import filters
 from bloomredis.cli.doctor.rights import one_line
-from bloomredis.cli.filters import CLASSES, Kind
+from bloomredis.cli.kinds import CLASSES, Kind
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BloomError, FilterMismatchError
 from bloomredis.stored.header import Header
@@ -23,8 +23,8 @@ from bloomredis.stored.planning import expected_error_rate
 class State:
     """A stored filter.
 
-    `capacity` and `error_rate` are those that it was made with, `room` is the number of items that it is made
-    for by now, `rate` the false-positive rate to expect with the `count` items that it holds.
+    `capacity` and `error_rate` are the parameters it was created with.  `room` is its capacity by now, with
+    all layers.  `rate` is the false-positive rate to expect with the `count` items that it holds.
     """
 
     kind: Kind = Kind.FIXED
@@ -89,7 +89,7 @@ def _any(client: Any, name: str, layout: str | None) -> State:
 
 
 def _room(about: FilterInfo) -> int:
-    """Return the items that a filter is made for by now; one of the server's module grows by itself."""
+    """Return the capacity of a filter by now; a filter of the server's module grows by itself."""
     grown = sum(layer.capacity for layer in about.layers) if about.layout == ModuleItems.name else 0
     return max(about.capacity, grown)
 

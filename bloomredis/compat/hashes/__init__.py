@@ -1,4 +1,4 @@
 """Hash functions and number conversions of other systems, for one item and for batches.
 
-Pure arithmetic, equal to the originals bit for bit; no module here knows a layout.
+The functions equal the originals bit for bit.  They are pure arithmetic and independent of the layouts.
 """

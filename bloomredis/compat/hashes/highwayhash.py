@@ -1,20 +1,19 @@
 """HighwayHash-128, for one item and for batches.
 
 Algorithm: Alakuijala, Cox & Wassenberg, "Fast keyed hash/pseudo-random function using SIMD multiply and
-permute", 2016.  The state is four vectors of four 64-bit lanes; each 32 bytes of input are one round, and six
-rounds more end the hash.  One item is computed with ints, a batch with numpy, one row an item.
+permute", 2016.  The state is four vectors of four 64-bit lanes; each 32 bytes of input take one round, and
+six more rounds finish the hash.  One item is hashed with ints, a batch with numpy, one row an item.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from bloomredis.bits.arrays import NDArray, np
 
-Words = NDArray[np.uint64]
+Words: TypeAlias = "NDArray[np.uint64]"
 Key = tuple[int, int, int, int]
 
 _MUL0: Final = (0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3)
@@ -24,7 +23,7 @@ _ZIPPER: Final = bytes((*_HALF_ZIPPER, *(16 + byte for byte in _HALF_ZIPPER)))
 _PERMUTED: Final = (5, 4, 7, 6, 1, 0, 3, 2)  # 32-bit halves of a vector before each of the last rounds
 _LANES: Final = Struct("<4Q")
 _HALVES: Final = Struct("<8I")
-_FEW: Final = 12  # up to so many items numpy is slower
+_FEW: Final = 12  # numpy is slower for up to this many items
 _MASK: Final = 2**64 - 1
 _LOW: Final = 0xFFFFFFFF
 

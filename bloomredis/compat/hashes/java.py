@@ -1,7 +1,7 @@
 """Java's conversions of numbers and strings, and the sizes of Java filters.
 
-The casts are those of the Java Language Specification, 5.1.3; the sizes are Guava's, which most Java
-filters copy: m = (long) (-n ln p / (ln 2)^2) and k = max(1, round(m / n ln 2)), every step in doubles.
+The casts follow the Java Language Specification, 5.1.3.  The sizes follow Guava, which most Java filters
+copy: m = (long) (-n ln p / (ln 2)^2) and k = max(1, round(m / n ln 2)), with every step in doubles.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _saturated(number: float, greatest: int) -> int:
 
 
 def rounded_int(number: float) -> int:
-    """Return `(int) Math.round(number)`: ties upwards, a long saturated, then its low 32 bits."""
+    """Return `(int) Math.round(number)`: ties round up, a long saturates, and its low 32 bits remain."""
     if math.isfinite(number):
         low = math.floor(number)
         number = low + (number - low >= 0.5)
@@ -51,7 +51,7 @@ def to_float32(number: float) -> float:
 
 
 def double_text(number: float) -> str:
-    """Return `Double.toString(number)` of a probability: shortest digits, an exponent below 0.001."""
+    """Return `Double.toString(number)` of a probability: shortest digits, with an exponent below 0.001."""
     digits = repr(number)
     if number >= 1e-3:
         return digits
@@ -78,7 +78,7 @@ def hashes_needed(capacity: int, num_bits: int) -> int:
 
 
 def int_capacity(capacity: SupportsIndex) -> int:
-    """Return a capacity as an int.  Raises `TypeError` or `ValueError` if it is no positive Java int."""
+    """Return a capacity as an int.  Raises `TypeError` or `ValueError` for all but positive Java ints."""
     count = sizing.checked_capacity(capacity)
     if count > MAX_INT:
         raise ValueError(f"capacity is a Java int, at most {MAX_INT}, not {count}; split the items")
@@ -86,7 +86,7 @@ def int_capacity(capacity: SupportsIndex) -> int:
 
 
 def utf8(item: Item) -> bytes:
-    """Return `getBytes(UTF_8)` of a str, decimal digits of an int; bytes as they are.
+    """Return `getBytes(UTF_8)` of a str, the decimal digits of an int, or bytes unchanged.
 
     An unpaired surrogate becomes a question mark; a pair is one character.
     """

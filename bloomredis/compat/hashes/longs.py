@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final, TypeAlias
 
 from bloomredis.bits import hashing
+from bloomredis.bits.arrays import NDArray, np
 
-Words = NDArray[np.uint64]
+Words: TypeAlias = "NDArray[np.uint64]"
 Steps = tuple[tuple[int, int, int], ...]
 MAX_LONG: Final = 2**63 - 1
-_BLOCK: Final = 4096  # items at a time, so that the temporaries stay in the processor's cache
+_BLOCK: Final = 4096  # items; the temporaries of so few stay in the processor's cache
 
 
 def remainders(numbers: Words, divisor: int) -> Words:
@@ -44,7 +42,7 @@ def probes(h1: int, h2: int, steps: Steps, bits: int) -> list[int]:
 
 
 def packed_probes(hashes: Words, steps: Steps, bits: int) -> bytes:
-    """Return the probes of many items as little-endian u32; one row of `hashes` (h1, h2) an item."""
+    """Return the probes of many items as little-endian u32; `hashes` has a row (h1, h2) for each."""
     a, b, c = np.array(steps, dtype=np.uint64).T
     packed = []
     for start in range(0, len(hashes), _BLOCK):
@@ -57,5 +55,5 @@ def packed_probes(hashes: Words, steps: Steps, bits: int) -> bytes:
 
 
 def murmurs(items: Sequence[str | bytes]) -> Words:
-    """Return MurmurHash3 x64 128 of many items: one row (h1, h2) an item."""
+    """Return MurmurHash3 x64 128 of many items, as a row (h1, h2) for each."""
     return np.frombuffer(hashing.digests(items), dtype="<u8").reshape(-1, 2)

@@ -1,6 +1,6 @@
 """MurmurHash2 and MurmurHash64A, chained as in RedisBloom: the first hash seeds the second.
 
-Algorithms: Austin Appleby, MurmurHash2, 2008, the 32-bit one and the 64-bit one for 64-bit machines.
+Algorithms: Austin Appleby, MurmurHash2 and, for 64-bit machines, MurmurHash64A, 2008.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """MurmurHash3 of many items, each with a byte 0, 1, 2, ... appended.
 
-The hashes of one item share all whole 16-byte blocks; they differ in the block with the appended byte, and
-there in one of its two 64-bit lanes.  So a batch costs little more than one hash an item: `varied` below is
-the lane with the byte, a row for each value of the byte; everything else is one row.
+The hashes of one item share all whole 16-byte blocks.  They differ only in the block with the appended byte,
+and there in one of its two 64-bit lanes.  So a batch costs little more than one hash an item.  `varied` below
+is the lane with the byte, a row for each value of the byte; everything else is one row.
 Algorithm: MurmurHash3 x64 128 by Austin Appleby, seed 0; the first half of the result.
 """
 
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from bloomredis.bits.arrays import NDArray, np
 
-Words = NDArray[np.uint64]
-Indices = NDArray[np.intp]
+Words: TypeAlias = "NDArray[np.uint64]"
+Indices: TypeAlias = "NDArray[np.intp]"
 
 
 def _words(*numbers: int) -> Words:
@@ -41,8 +40,8 @@ _FACTOR: Final = np.where(_IN_FIRST, _C2, _C1)
 def suffixed(items: Sequence[str | bytes], suffixes: int) -> Words | None:
     """Return the first 64 bits of each hash: a row for each appended byte, a column for each item.
 
-    None for batches with a long item, for which this is slower: each 16 bytes of the longest item cost the
-    whole batch a round.
+    Return None if an item is longer than 512 bytes.  This would then be slower, since each 16 bytes of the
+    longest item cost the whole batch a round.
     """
     lengths, starts, memory = _laid_out(items)
     if lengths.max() > _LONGEST:
@@ -72,7 +71,7 @@ def suffixed(items: Sequence[str | bytes], suffixes: int) -> Words | None:
 
 
 def _finished(varied: Words, other: Words, varied_is_first: NDArray[np.bool_], lengths: Words) -> Words:
-    """Return the first half of the hash; its state is (`varied`, `other`) or (`other`, `varied`)."""
+    """Return the first half of the hash, whose state is (`varied`, `other`) or (`other`, `varied`)."""
     varied ^= lengths
     other ^= lengths
     h1 = varied + other
@@ -98,7 +97,7 @@ def _laid_out(items: Sequence[str | bytes]) -> tuple[Indices, Indices, Words]:
 
 
 def _joined(items: Sequence[Any]) -> bytes | None:
-    """Join items that are all bytes or all ASCII, in half the time of encoding each; None for others."""
+    """Return the items joined if all are bytes or all ASCII, in half the time of encoding each; else None."""
     with suppress(TypeError):
         return b"".join(items)
     with suppress(TypeError):
@@ -111,7 +110,7 @@ def _whole_blocks(blocks: Indices, starts: Indices, memory: Words) -> tuple[Word
     """Return the two halves of each item's state after its whole blocks."""
     h1 = np.zeros(len(blocks), dtype=np.uint64)
     h2 = h1.copy()
-    # Blocks past an item's end hold other items' bytes; its state is not changed by them.
+    # Blocks past an item's end hold other items' bytes; they do not change its state.
     positions = starts + 16 * np.arange(blocks.max(initial=0))[:, None]
     np.minimum(positions, len(memory) - 9, out=positions)
     lanes1 = _rotated(memory[positions] * _C1, 31)

@@ -1,1 +1,1 @@
-"""Clients and their connections: URLs, pools, and the direct way to send a call."""
+"""Clients and their connections: URLs, pools, and calls over pooled connections."""

@@ -1,6 +1,6 @@
-"""Clients of redis-py and valkey-py, their pools and connections, as far as they are used.
+"""Protocols of the clients, pools and connections of redis-py and valkey-py: the methods used here.
 
-The packages' own types say `Any` of what a command takes and replies.
+The packages' own types say `Any` for the arguments and replies of commands.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from bloomredis.protocol.steps import Command, Part, Reply
+from bloomredis.protocol.steps import Reply
 
 R = TypeVar("R")
 
 
 class SyncClient(Protocol):
-    """The methods of a client that are used."""
+    """The methods of a client that the library uses."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send one command and return its reply."""
@@ -24,15 +24,15 @@ class SyncClient(Protocol):
         """Return a pipeline, which sends several commands over one connection."""
 
     def __enter__(self) -> Any:
-        """Enter the client; here for type checkers, which tell it from one of asyncio by this."""
+        """Enter the client; type checkers distinguish it from an asyncio client by this method."""
 
 
 SyncClients = SyncClient | Sequence[SyncClient]
-"""A client, or one of each of several servers."""
+"""A client, or a client for each of several servers."""
 
 
 class AsyncClient(Protocol):
-    """The methods of a client that are used."""
+    """The methods of a client that the library uses."""
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send one command and return its reply."""
@@ -41,38 +41,28 @@ class AsyncClient(Protocol):
         """Return a pipeline, which sends several commands over one connection."""
 
     async def __aenter__(self) -> Any:
-        """Enter the client; here for type checkers, which tell it from a synchronous one by this."""
+        """Enter the client; type checkers distinguish it from a synchronous client by this method."""
 
 
 AsyncClients = AsyncClient | Sequence[AsyncClient]
-"""A client, or one of each of several servers."""
-
-
-class Packing(Protocol):
-    """A connection that packs commands."""
-
-    def pack_command(self, *command: Part) -> list[bytes]:
-        """Return the bytes of a command."""
-
-    def pack_commands(self, commands: Iterable[Command]) -> list[bytes]:
-        """Return the bytes of several commands."""
+"""A client, or a client for each of several servers."""
 
 
 class Parser(Protocol):
     """The reader of a synchronous connection."""
 
     def can_read(self, timeout: float) -> bool:
-        """Return whether there is something to read."""
+        """Return whether data can be read."""
 
 
 class Retry(Protocol):
     """The retry policy of a synchronous connection."""
 
     def call_with_retry(self, do: Callable[[], R], fail: Callable[[Exception], object]) -> R:
-        """Call `do`, again after an error that may pass and `fail(error)`."""
+        """Call `do`; after a transient error call `fail(error)`, and then `do` again."""
 
 
-class Connection(Packing, Protocol):
+class Connection(Protocol):
     """A connection of a synchronous client."""
 
     retry: Retry
@@ -80,10 +70,10 @@ class Connection(Packing, Protocol):
     _parser: Parser
 
     def send_packed_command(self, packed: list[bytes]) -> None:
-        """Send what is packed."""
+        """Send packed commands."""
 
     def read_response(self, *, disable_decoding: bool) -> Reply:
-        """Return the next reply; raise an error that the server replies."""
+        """Return the next reply; raise an error reply."""
 
     def disconnect(self) -> None:
         """Close the connection."""
@@ -110,14 +100,14 @@ class AsyncRetry(Protocol):
     async def call_with_retry(
         self, do: Callable[[], Awaitable[R]], fail: Callable[[Exception], Awaitable[object]]
     ) -> R:
-        """Call `do`, again after an error that may pass and `fail(error)`."""
+        """Call `do`; after a transient error call `fail(error)`, and then `do` again."""
 
 
 class Transport(Protocol):
     """The transport of an asyncio connection."""
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes the system has not taken yet."""
+        """Return the number of bytes that are not handed to the operating system yet."""
 
 
 class Stream(Protocol):
@@ -129,7 +119,7 @@ class Stream(Protocol):
         """Write bytes."""
 
 
-class AsyncConnection(Packing, Protocol):
+class AsyncConnection(Protocol):
     """A connection of an asyncio client."""
 
     retry: AsyncRetry
@@ -138,10 +128,10 @@ class AsyncConnection(Packing, Protocol):
     _writer: Stream
 
     async def send_packed_command(self, packed: list[bytes]) -> None:
-        """Send what is packed."""
+        """Send packed commands."""
 
     async def read_response(self, *, disable_decoding: bool) -> Reply:
-        """Return the next reply; raise an error that the server replies."""
+        """Return the next reply; raise an error reply."""
 
     async def disconnect(self, *, nowait: bool = False) -> None:
         """Close the connection."""

@@ -1,29 +1,22 @@
-"""Calls over the connections of a client's pool, without the client's own way around a call.
+"""Calls sent over pooled connections directly, bypassing the client's per-call overhead.
 
-That takes longer than the call: metrics, events and wrappers each time a connection is taken from the pool
-and put back.  `pools` has a short way.  Where no connection is free, or the one that is has been closed by
-the server, the client itself makes the call.
+That overhead is larger than the call itself: metrics, events and wrappers whenever a connection is taken from
+the pool and given back.  `pools` takes a connection without them.  If no connection is free, or the server
+has closed the free one, the client itself makes the call.
 
-Whatever a connection does stays its own doing: reconnects, health checks, push messages, TLS.  After a
-failure the client's retry policy decides, and the attempt that failed counts.  A connection over which a
-reply may still come is closed before anything else happens.
+The connection still reconnects, checks its health, and handles push messages and TLS by itself.  After a
+failure the client's retry policy decides, and the failed attempt counts.  A connection over which a reply may
+still come is closed before anything else happens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, final, overload
 
-from bloomredis.drivers.connections.clients import (
-    AsyncClient,
-    AsyncConnection,
-    Connection,
-    Packing,
-    SyncClient,
-)
+from bloomredis.drivers.connections.clients import AsyncClient, AsyncConnection, Connection, SyncClient
 from bloomredis.drivers.connections.pools import (
-    DIRECT,
     NO_CONNECTION,
     AsyncPoolAccess,
     NoConnection,
@@ -33,54 +26,48 @@ from bloomredis.drivers.connections.pools import (
 )
 from bloomredis.protocol.steps import Call, Command, Reply, Wire, joined, parted
 
-R = TypeVar("R")
 
+def connect_direct(client: Any, keep_connection: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
+    """Return the transport of calls: a direct client if possible, else the client; for a list a list.
 
-def connect_direct(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
-    """Return what calls go through: a client's kept connections, or the client itself; of several a list.
-
-    :raises ValueError: `keep` is True, and it cannot be done.
+    :raises ValueError: `keep_connection` is True, and a direct client is not possible.
     """
     if isinstance(client, list | tuple):
-        return [connect_direct(each, keep) for each in client]
-    if keep is False:
+        return [connect_direct(each, keep_connection) for each in client]
+    if keep_connection is False:
         return client
     reason = why_not(client)
     if reason is None:
         return AsyncDirectClient(client) if is_asyncio(client) else DirectClient(client)
-    if keep:
+    if keep_connection:
         raise ValueError(f"keep_connection=True is not possible: {reason}; give None or False")
     return client
 
 
-def reads_at_once(link: object) -> bool:
-    """Return whether several commands over a link cost hardly more than one."""
-    return isinstance(link, DirectClient | AsyncDirectClient)
+def reads_at_once(transport: object) -> bool:
+    """Return whether several commands over a transport cost hardly more than one."""
+    return isinstance(transport, DirectClient | AsyncDirectClient)
 
 
 @overload
-def send(link: SyncClient, step: Command) -> Reply: ...
+def send_step(transport: SyncClient, step: Command) -> Reply: ...
 @overload
-def send(link: SyncClient, step: list[Command]) -> list[Reply]: ...
+def send_step(transport: SyncClient, step: list[Command]) -> list[Reply]: ...
 @overload
-def send(link: AsyncClient, step: Command) -> Awaitable[Reply]: ...
+def send_step(transport: AsyncClient, step: Command) -> Coroutine[Any, Any, Reply]: ...
 @overload
-def send(link: AsyncClient, step: list[Command]) -> Awaitable[list[Reply]]: ...
-def send(link: Any, step: Any) -> Any:
-    """Send a command, or several together; return or await the reply, or the reply or error of each."""
+def send_step(transport: AsyncClient, step: list[Command]) -> Coroutine[Any, Any, list[Reply]]: ...
+def send_step(transport: Any, step: Any) -> Any:
+    """Send a command and return its reply, or send several and return the reply or error of each."""
     if not isinstance(step, list):
-        if getattr(getattr(link, "connection_pool", None), "cache", None) is not None:
-            return _uncached(link, step)
-        return link.execute_command(*step, NEVER_DECODE=True)  # bits are no text
-    return (
-        link.execute_commands(step)
-        if isinstance(link, DirectClient | AsyncDirectClient)
-        else pipelined(link, step)
-    )
+        if getattr(getattr(transport, "connection_pool", None), "cache", None) is not None:
+            return _uncached(transport, step)
+        return transport.execute_command(*step, NEVER_DECODE=True)  # replies are bits, not text
+    return pipelined(transport, step)
 
 
 def _uncached(client: Any, command: Command) -> Any:
-    """Send a command to a client with a cache of its own, which is behind: it keeps none of a pipeline's."""
+    """Send a command past the client's own cache, which may be out of date: it does not cache pipelines."""
     (reply,) = pipelined(client, [command])
     if isinstance(reply, Exception):
         raise reply
@@ -90,113 +77,59 @@ def _uncached(client: Any, command: Command) -> Any:
 @overload
 def pipelined(client: SyncClient, commands: Sequence[Command]) -> list[Reply]: ...
 @overload
-def pipelined(client: AsyncClient, commands: Sequence[Command]) -> Awaitable[list[Reply]]: ...
+def pipelined(client: AsyncClient, commands: Sequence[Command]) -> Coroutine[Any, Any, list[Reply]]: ...
 def pipelined(client: Any, commands: Sequence[Command]) -> Any:
-    """Send commands in a pipeline of a client, which returns or awaits the reply or the error of each."""
+    """Send commands in a pipeline of the client; return the reply or error of each."""
     pipe = client.pipeline(transaction=False)
     for command in commands:
         pipe.execute_command(*command, NEVER_DECODE=True)
     return pipe.execute(raise_on_error=False)
 
 
+@final
 class DirectClient(PoolAccess):
-    """A synchronous client whose scripts are called over connections that are kept ready."""
-
-    def execute_command(self, *command: Any, **options: Any) -> Reply:
-        """Send one command and return its reply, that of a script as bytes."""
-        reply: Reply | NoConnection = NO_CONNECTION
-        if command[0] in DIRECT:
-            reply = self.use(self._exchange, command, self._after)
-        if reply is NO_CONNECTION:
-            answer: Reply = self.client.execute_command(*command, **options)
-            return answer
-        return reply
+    """A synchronous client that sends calls over pooled connections directly."""
 
     def call(self, call: Call) -> Reply:
         """Make a call; return its answer."""
-        wire = None if self.has_packer else call.wire()
-        if wire is not None:
-            reply = self.use(self._exchange_wire, wire, self._after)
-            if reply is not NO_CONNECTION:
-                return reply
-            # The client's pipeline, interrupted between two replies, would give the other to the next call.
-            return send(self.client, call.commands[0]) if call.is_single else []
-        if call.is_single:
-            return self.execute_command(*call.commands[0], NEVER_DECODE=True)
-        return self.execute_commands(call.commands)
+        wire = call.wire()
+        reply: Reply | NoConnection = NO_CONNECTION if wire is None else self.exchange(wire)
+        if reply is not NO_CONNECTION:
+            return reply
+        if wire is not None and not call.is_single:
+            return []  # after an interrupted pipeline, the client would give its last reply to the next call
+        answer: Reply = send_step(self.client, call.commands[0] if call.is_single else call.commands)
+        return answer
 
     def together(self, calls: Sequence[Call]) -> list[Reply]:
-        """Make calls in one round trip; return the answer to each, or its error."""
-        found: list[Reply] | NoConnection = NO_CONNECTION
-        if (wires := _wires(self, calls)) is not None:
-            found = self.use(self._exchange_calls, wires, self._after)
-        replies = pipelined(self.client, joined(calls)) if found is NO_CONNECTION else found
+        """Make calls in one round trip; return the answer or the error of each."""
+        wire = _joined(calls)
+        replies = NO_CONNECTION if wire is None else self.exchange(wire)
+        if not isinstance(replies, list):
+            replies = pipelined(self.client, joined(calls))
         return parted(calls, replies)
 
-    def execute_commands(self, commands: Sequence[Command]) -> list[Reply]:
-        """Send commands together and return the reply or the error of each."""
-        found: list[Reply] | NoConnection = NO_CONNECTION
-        if DIRECT.issuperset([each[0] for each in commands]):
-            found = self.use(self._exchange_all, commands, self._after)
-        replies: list[Reply] = pipelined(self.client, commands) if found is NO_CONNECTION else found
-        return replies
+    def go_on(self, error: BaseException, connection: Connection, wire: Wire) -> Reply:
+        """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
+        errors = [error]  # of the first attempt
+        fail = getattr(self.client, "_disconnect_raise", None)  # redis-py before 6, and valkey-py
 
-    def pipeline(self, *, transaction: bool) -> Any:
-        """Return a pipeline of the client."""
-        return self.client.pipeline(transaction=transaction)
-
-    def __enter__(self) -> Any:
-        """Enter the client."""
-        return self.client.__enter__()
-
-    def _exchange(self, connection: Connection, command: Command) -> Reply:
-        connection.send_packed_command(self.packed(connection, command))
-        return connection.read_response(disable_decoding=True)
-
-    def _exchange_wire(self, connection: Connection, wire: Wire) -> Reply:
-        packed, replies = wire
-        connection.send_packed_command(packed)
-        if replies > 1:
-            return self._replies(connection, replies)
-        return connection.read_response(disable_decoding=True)
-
-    def _exchange_calls(self, connection: Connection, wires: Sequence[Wire | Call]) -> list[Reply]:
-        packed, count = _packed(self, connection, wires)
-        connection.send_packed_command(packed)
-        return self._replies(connection, count)
-
-    def _exchange_all(self, connection: Connection, commands: Sequence[Command]) -> list[Reply]:
-        connection.send_packed_command(self.all_packed(connection, commands))
-        return self._replies(connection, len(commands))
-
-    def _replies(self, connection: Connection, count: int) -> list[Reply]:
-        replies: list[Reply] = []
-        for _ in range(count):
+        def attempt() -> Reply:
             try:
-                replies.append(connection.read_response(disable_decoding=True))
-            except self.refusal as error:
-                replies.append(error)
-        return replies
-
-    def _after(self, error: BaseException, connection: Connection, call: Callable[[], R]) -> R:
-        """Go on after an attempt that failed, as the client would have; return the reply of another one."""
-        first: list[Callable[[], R]] = [partial(_raise, error)]
-        fail = getattr(self.client, "_disconnect_raise", None)  # of redis-py before 6, and valkey-py
-
-        def attempt() -> R:
-            try:
-                return (first.pop() if first else call)()
+                if errors:
+                    raise errors.pop()  # noqa: TRY301 - the retry policy counts the first attempt
+                return self.reply(connection, wire)
             except self.refusal:
                 raise
             except BaseException:
-                connection.disconnect()  # a reply may be on its way, which is nobody else's
+                connection.disconnect()  # its reply may still come, and no other call may read it
                 raise
 
         try:
             reply = connection.retry.call_with_retry(
                 attempt, partial(fail, connection) if fail else lambda _: connection.disconnect()
             )
-        except BaseException as last:  # also where the wait before another attempt was interrupted
+        except BaseException as last:  # includes an interruption of the wait before a retry
             self._give_up(connection, last)
             raise
         finally:
@@ -205,104 +138,48 @@ class DirectClient(PoolAccess):
         return reply
 
     def _give_up(self, connection: Connection, error: BaseException) -> None:
-        """Give a connection back after an error; it is closed before if a reply may still come.
+        """Give a connection back after an error; close it first if a reply may still come.
 
-        If that is interrupted it does not go back.
+        If closing is interrupted, the connection is not given back.
         """
         if not isinstance(error, self.refusal):
             connection.disconnect()
         self.pool.release(connection)
 
 
+@final
 class AsyncDirectClient(AsyncPoolAccess):
-    """An asyncio client whose scripts are called over connections that are kept ready."""
-
-    async def execute_command(self, *command: Any, **options: Any) -> Reply:
-        """Send one command and return its reply, that of a script as bytes."""
-        reply = (
-            await self.use(self._exchange, command, self._after) if command[0] in DIRECT else NO_CONNECTION
-        )
-        if reply is NO_CONNECTION:
-            answer: Reply = await self.client.execute_command(*command, **options)
-            return answer
-        return reply
+    """An asyncio client that sends calls over pooled connections directly."""
 
     async def call(self, call: Call) -> Reply:
         """Make a call; return its answer."""
-        wire = None if self.has_packer else call.wire()
-        if wire is not None:
-            reply = await self.use(self._exchange_wire, wire, self._after)
-            if reply is not NO_CONNECTION:
-                return reply
-            # The client's pipeline, interrupted between two replies, would give the other to the next call.
-            return await send(self.client, call.commands[0]) if call.is_single else []
-        if call.is_single:
-            return await self.execute_command(*call.commands[0], NEVER_DECODE=True)
-        return await self.execute_commands(call.commands)
+        wire = call.wire()
+        reply: Reply | NoConnection = NO_CONNECTION if wire is None else await self.exchange(wire)
+        if reply is not NO_CONNECTION:
+            return reply
+        if wire is not None and not call.is_single:
+            return []  # after an interrupted pipeline, the client would give its last reply to the next call
+        answer: Reply = await send_step(self.client, call.commands[0] if call.is_single else call.commands)
+        return answer
 
     async def together(self, calls: Sequence[Call]) -> list[Reply]:
-        """Make calls in one round trip; return the answer to each, or its error."""
-        found: list[Reply] | NoConnection = NO_CONNECTION
-        if (wires := _wires(self, calls)) is not None:
-            found = await self.use(self._exchange_calls, wires, self._after)
-        replies = await pipelined(self.client, joined(calls)) if found is NO_CONNECTION else found
+        """Make calls in one round trip; return the answer or the error of each."""
+        wire = _joined(calls)
+        replies = NO_CONNECTION if wire is None else await self.exchange(wire)
+        if not isinstance(replies, list):
+            replies = await pipelined(self.client, joined(calls))
         return parted(calls, replies)
 
-    async def execute_commands(self, commands: Sequence[Command]) -> list[Reply]:
-        """Send commands together and return the reply or the error of each."""
-        found: list[Reply] | NoConnection = NO_CONNECTION
-        if DIRECT.issuperset([each[0] for each in commands]):
-            found = await self.use(self._exchange_all, commands, self._after)
-        replies: list[Reply] = await pipelined(self.client, commands) if found is NO_CONNECTION else found
-        return replies
-
-    def pipeline(self, *, transaction: bool) -> Any:
-        """Return a pipeline of the client."""
-        return self.client.pipeline(transaction=transaction)
-
-    async def __aenter__(self) -> Any:
-        """Enter the client."""
-        return await self.client.__aenter__()
-
-    async def _exchange(self, connection: AsyncConnection, command: Command) -> Reply:
-        await self.send(connection, self.packed(connection, command))
-        return await connection.read_response(disable_decoding=True)
-
-    async def _exchange_wire(self, connection: AsyncConnection, wire: Wire) -> Reply:
-        packed, replies = wire
-        await self.send(connection, packed)
-        if replies > 1:
-            return await self._replies(connection, replies)
-        return await connection.read_response(disable_decoding=True)
-
-    async def _exchange_calls(self, connection: AsyncConnection, wires: Sequence[Wire | Call]) -> list[Reply]:
-        packed, count = _packed(self, connection, wires)
-        await self.send(connection, packed)
-        return await self._replies(connection, count)
-
-    async def _exchange_all(self, connection: AsyncConnection, commands: Sequence[Command]) -> list[Reply]:
-        await self.send(connection, self.all_packed(connection, commands))
-        return await self._replies(connection, len(commands))
-
-    async def _replies(self, connection: AsyncConnection, count: int) -> list[Reply]:
-        replies: list[Reply] = []
-        for _ in range(count):
-            try:
-                replies.append(await connection.read_response(disable_decoding=True))
-            except self.refusal as error:
-                replies.append(error)
-        return replies
-
-    async def _after(
-        self, error: BaseException, connection: AsyncConnection, call: Callable[[], Awaitable[R]]
-    ) -> R:
-        """Go on after an attempt that failed, as the client would have; return the reply of another one."""
-        first: list[Callable[[], Awaitable[R]]] = [partial(_fail, error)]
+    async def go_on(self, error: BaseException, connection: AsyncConnection, wire: Wire) -> Reply:
+        """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
+        errors = [error]  # of the first attempt
         fail = getattr(self.client, "_disconnect_raise", None)
 
-        async def attempt() -> R:
+        async def attempt() -> Reply:
             try:
-                return await (first.pop() if first else call)()
+                if errors:
+                    raise errors.pop()  # noqa: TRY301 - the retry policy counts the first attempt
+                return await self.reply(connection, wire)
             except self.refusal:
                 raise
             except BaseException:
@@ -325,39 +202,21 @@ class AsyncDirectClient(AsyncPoolAccess):
         return reply
 
     async def _give_up(self, connection: AsyncConnection, error: BaseException) -> None:
-        """Give a connection back after an error, as `DirectClient` does."""
+        """Give a connection back after an error, as `DirectClient._give_up` does."""
         if not isinstance(error, self.refusal):
             await connection.disconnect(nowait=True)
         await self.pool.release(connection)
 
 
-def _wires(inside: DirectClient | AsyncDirectClient, calls: Sequence[Call]) -> list[Wire | Call] | None:
-    """Return the bytes of each call, or the call where the connection packs it; None if the client does."""
-    wires = [(None if inside.has_packer else call.wire()) or call for call in calls]
-    rest = [each for each in wires if isinstance(each, Call)]
-    return wires if DIRECT.issuperset([command[0] for command in joined(rest)]) else None
+SyncTransport = SyncClient | DirectClient
+AsyncTransport = AsyncClient | AsyncDirectClient
+"""The transport of the calls to one server or cluster."""
 
 
-def _packed(
-    inside: DirectClient | AsyncDirectClient, connection: Packing, wires: Iterable[Wire | Call]
-) -> Wire:
-    """Return the bytes of calls in one piece, and the number of replies."""
-    pieces: list[bytes] = []
-    count = 0
-    for each in wires:
-        packed, replies = (
-            (inside.all_packed(connection, each.commands), len(each.commands))
-            if isinstance(each, Call)
-            else each
-        )
-        pieces += packed
-        count += replies
-    return [b"".join(pieces)], count
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
-
-
-async def _fail(error: BaseException) -> NoReturn:
-    raise error
+def _joined(calls: Sequence[Call]) -> Wire | None:
+    """Return the bytes of all calls and the number of replies; None if the client must make one of them."""
+    wires = [call.wire() for call in calls]
+    sent = [each for each in wires if each is not None]
+    if len(sent) < len(wires):
+        return None
+    return [b"".join([piece for packed, _ in sent for piece in packed])], sum([count for _, count in sent])

@@ -1,15 +1,15 @@
-"""The inside of the clients and connection pools of redis-py and valkey-py.
+"""Access to the internals of the clients and connection pools of redis-py and valkey-py.
 
-The only module that knows it.  Where a client is not exactly as expected nothing of it is used (`why_not`),
-and a test runs with every version that is supported, and with the newest before its release.  `_PRIVATE`
-lists what it calls by a private name.  A version without these is used by the public methods of its pool
-(`get_connection`, `release`) and of its connections (`send_packed_command`, `read_response`): that takes
+No other module knows these internals.  If a client is not exactly as expected, they are not used (`why_not`).
+A test runs with every supported version, and with the newest one before its release.  `_PRIVATE` lists the
+private names.  With a version that lacks one of them, this module calls the public methods of the pool
+(`get_connection`, `release`) and of the connection (`send_packed_command`, `read_response`); that takes
 longer, and is logged once.
 
-A connection is taken from the pool's list of those that are free and put back there under the pool's own
-lock, so that the pool knows of every connection at any time: its limit, `close()`, `disconnect()`,
-re-authentication, forks and other users of the client see no difference.  A connection is used only if it is
-open and nothing can be read from it.
+A connection is taken from the pool's list of free connections and put back there under the pool's own lock.
+So the pool knows every connection at any time: its limit, `close()`, `disconnect()`, re-authentication, forks
+and other users of the client see no difference.  A connection is used only if it is open and nothing can be
+read from it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,19 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import cache, partial
+from functools import cache
 from types import FunctionType
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple
 from weakref import WeakSet
 
-from bloomredis.drivers.connections.clients import AsyncConnection, AsyncPool, Connection, Packing, Pool
-from bloomredis.protocol.forks import renewed_after_fork
-from bloomredis.protocol.steps import Command
+from bloomredis.drivers.connections.clients import AsyncConnection, AsyncPool, Connection, Pool
+from bloomredis.protocol.forks import register_after_fork
+from bloomredis.protocol.steps import Reply, Wire
 
-R = TypeVar("R")
-W = TypeVar("W")
-
-SCRIPT: Final = "EVALSHA"
-DIRECT: Final = frozenset((SCRIPT, "BF.MEXISTS"))
-"""The commands that are sent without the client, which has nothing to do with their replies."""
+_SCRIPT: Final = "EVALSHA"
 
 _HOMES: Final = {
     "redis.client": ("Redis", "redis.connection", "redis.exceptions"),
@@ -42,29 +38,29 @@ _HOMES: Final = {
     "valkey.client": ("Valkey", "valkey.connection", "valkey.exceptions"),
     "valkey.asyncio.client": ("Valkey", "valkey.asyncio.connection", "valkey.exceptions"),
 }
-"""Modules of the clients: the name of the class, the modules of its connections and of its errors."""
+"""For each module of clients: the name of the class, the modules of its connections and of its errors."""
 
 _PATH: Final = (
     *("execute_command", "_execute_command", "_send_command_parse_response", "parse_response"),
     *("pipeline", "initialize"),
 )
-"""Methods of a client that a call passes through, of one version or another."""
+"""Methods of a client that a call passes through, in any version."""
 
 _SENDING: Final = ("send_command", "send_packed_command", "read_response")
-"""Methods of a connection that instrumentation replaces."""
+"""Methods of a connection that instrumentation may replace."""
 
 _OF_POOL: Final = ("get_connection", "release")
 """Methods of a pool that every version has."""
 
 _SINGLE: Final = ("connection", "single_connection_client", "_single_connection_client")
-"""Attributes that say that a client has one connection and no use for its pool."""
+"""Attributes of a client that has a single connection and does not use its pool."""
 
 _STATE: Final = frozenset(("connection_pool", "response_callbacks"))
-"""Attributes that are looked at before each call."""
+"""Attributes of a client that are read before each call."""
 
 
 class _Private(NamedTuple):
-    """Names of private parts without which the short way is not taken."""
+    """Private names of a pool and a connection; without them the public methods are used."""
 
     of_pool: Sequence[str]
     of_connection: Sequence[str]
@@ -75,15 +71,15 @@ _PRIVATE: Final = {
     False: _Private(of_pool=(*_LISTS, "_lock"), of_connection=("_sock", "_parser")),
     True: _Private(of_pool=_LISTS, of_connection=("_writer",)),
 }
-"""Those of synchronous clients and of asyncio clients.
+"""The private names for synchronous clients (False) and asyncio clients (True).
 
-Others are looked at only where a version has them: `_lock` of an asyncio pool, `_checkpid`, the two names
-that follow, and what redis-py's metrics are kept in.
+Other private names are read only if a version has them: `_lock` of an asyncio pool, `_checkpid`, the next two
+names, and the holder of redis-py's metrics.
 """
 
 _RENEWED: Final = "_re_auth_token"
 _TO_RECONNECT: Final = "_should_reconnect"
-"""Attributes of a connection that the pool has to do something with before it is used again."""
+"""Attributes of a connection that the pool must handle before the next use of the connection."""
 
 
 class _Unsent(Enum):
@@ -91,7 +87,7 @@ class _Unsent(Enum):
 
 
 NO_CONNECTION: Final = _Unsent.NO_CONNECTION
-"""In place of a reply: no connection was free, and nothing has been sent."""
+"""Sentinel in the place of a reply: no connection was free, and nothing was sent."""
 NoConnection = Literal[_Unsent.NO_CONNECTION]
 
 _UNKNOWN: Final = "this version of the package is not known"
@@ -100,7 +96,7 @@ _log = logging.getLogger("bloomredis")
 
 
 def why_not(client: object) -> str | None:
-    """Return the reason why calls have to go through a client's own methods, None if they need not."""
+    """Return why calls must go through the client's own methods; None if they need not."""
     home, kind, state = _home(client), type(client), vars(client)
     if not home:
         return f"{kind.__name__} is no redis.Redis or valkey.Valkey"
@@ -123,6 +119,8 @@ def _why_not_from(pool: Any, home: str) -> str | None:
         return f"{kind.__name__} is no connection class of the package, or was changed"
     if getattr(pool, "cache", None) is not None:
         return "the client has a cache of its own"
+    if pool.connection_kwargs.get("command_packer") is not None:
+        return "the client packs commands in a way of its own"
     return None if all(callable(getattr(pool, each, None)) for each in _OF_POOL) else _UNKNOWN
 
 
@@ -132,7 +130,7 @@ def is_asyncio(client: object) -> bool:
 
 
 def _home(client: object) -> str:
-    """Return the module of the class that a client is an instance of, "" for that of no single server."""
+    """Return the module of the package's class that a client is an instance of; "" if there is none."""
     for base in type(client).__mro__:
         if base.__module__ in _HOMES and base.__name__ == _HOMES[base.__module__][0]:
             return base.__module__
@@ -140,8 +138,8 @@ def _home(client: object) -> str:
 
 
 def _is_own(method: object, home: str) -> bool:
-    """Return whether a method is that of the package: of no subclass and no wrapper."""
-    # isinstance() would believe a wrapper, whose class may be that of what it wraps.
+    """Return whether a method is the package's own, not of a subclass or a wrapper."""
+    # isinstance() would accept a wrapper that claims the class of the function.
     return type(method) is FunctionType and method.__globals__ is vars(sys.modules[home])
 
 
@@ -153,10 +151,10 @@ def _is_known(pool: object, private: _Private) -> bool:
 
 @cache
 def _tell_unknown(package: str) -> None:
-    """Log once what it costs that a version's private parts have other names."""
+    """Log once that a version's private names are unknown, and what that costs."""
     _log.warning(
-        "this version of %s keeps its connections in another way than those before: calls take its pool's "
-        "own methods, which is slower by some microseconds each; a newer bloomredis may know it",
+        "this version of %s keeps its connections in another way than earlier ones: calls use its pool's "
+        "own methods, which costs some microseconds a call; a newer bloomredis may know this version",
         package,
     )
 
@@ -171,7 +169,7 @@ def _may_be_called(method: Callable[..., object]) -> bool:
 
 
 class _PoolAccess:
-    """The parts that both kinds of clients have in common."""
+    """The parts that synchronous and asyncio clients have in common."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -185,36 +183,20 @@ class _PoolAccess:
         self._private = _PRIVATE[is_asyncio(client)]
         self._is_known = _is_known(self.pool, self._private)
         wants_command = not _may_be_called(self.pool.get_connection)
-        self._asked = (SCRIPT,) if wants_command else ()
-        self._is_new = self._is_known  # in this process
+        self._asked = (_SCRIPT,) if wants_command else ()
+        self._is_new = self._is_known  # True until `_enter_process` has checked a connection in this process
         if not self._is_known:
             _tell_unknown(type(self.pool).__module__.partition(".")[0])
-        renewed_after_fork(self)
+        register_after_fork(self)
         self._metrics = sys.modules.get("redis.observability.providers")
-        self.has_packer = self.pool.connection_kwargs.get("command_packer") is not None
-        # Where hiredis is, the package has loaded it.
-        hiredis = None if self.has_packer else sys.modules.get("hiredis")
-        self._pack: Callable[[Command], bytes] | None = getattr(hiredis, "pack_command", None)
-
-    def packed(self, connection: Packing, command: Command) -> list[bytes]:
-        """Return the bytes of a command."""
-        if self._pack is None:
-            return connection.pack_command(*command)
-        return [self._pack(command)]
-
-    def all_packed(self, connection: Packing, commands: Sequence[Command]) -> list[bytes]:
-        """Return the bytes of several commands."""
-        if self._pack is None:
-            return connection.pack_commands(commands)
-        return [b"".join(map(self._pack, commands))]
 
     def is_changed(self) -> bool:
-        """Return whether the client has got a wrapper, a callback, metrics or another pool since."""
+        """Return whether the client has got a wrapper, a callback, metrics or another pool meanwhile."""
         state = self._state
         if self._kind.execute_command is not self._execute or "execute_command" in state:
             return True
-        # The client's dict folds case first, which takes five times as long.
-        if dict.__contains__(state["response_callbacks"], SCRIPT):
+        # The client's own dict class folds case, which takes five times as long.
+        if dict.__contains__(state["response_callbacks"], _SCRIPT):
             return True
         if state["connection_pool"] is not self.pool:
             return True
@@ -222,16 +204,19 @@ class _PoolAccess:
         return observed is not None and getattr(observed, "_provider_manager", None) is not None
 
     def _says_closed(self, error: BaseException) -> bool:
-        """Return whether an error comes from a connection that is closed, and not from a signal handler."""
+        """Return whether an error comes from a closed connection, not from a signal handler."""
         return isinstance(error, self._closed) or getattr(error, "errno", None) is not None
 
-    def renew(self) -> None:
-        """Be new in a forked child."""
+    def after_fork(self) -> None:
+        """Let the next call in a forked child begin with `_enter_process`."""
         self._is_new = self._is_known
 
     def _enter_process(self) -> None:
-        """Let the pool of a forked child drop its parent's connections; look at the first that is free."""
-        check = getattr(self.pool, "_checkpid", None)  # not in newer pools for asyncio, which are not forked
+        """Let the pool of a forked child drop its parent's connections; check a connection's private names.
+
+        Without a free connection the check is left to the next call.
+        """
+        check = getattr(self.pool, "_checkpid", None)  # newer asyncio pools lack it
         if check is not None:
             check()
         for connection in self.pool._available_connections[:1]:
@@ -241,35 +226,31 @@ class _PoolAccess:
                 _tell_unknown(type(self.pool).__module__.partition(".")[0])
 
 
-class PoolAccess(_PoolAccess):
-    """A synchronous client and the inside of its pool."""
+class PoolAccess(_PoolAccess, ABC):
+    """A synchronous client with access to its pool."""
 
     pool: Pool
 
-    def use(
-        self,
-        exchange: Callable[[Connection, W], R],
-        what: W,
-        after: Callable[[BaseException, Connection, Callable[[], R]], R],
-    ) -> R | NoConnection:
-        """Return `exchange(connection, what)` over a free connection; `NO_CONNECTION` if there is none.
+    def exchange(self, wire: Wire) -> Reply | NoConnection:
+        """Send commands over a free connection; return the reply to one, or the replies to several.
 
-        After an error `after(error, connection, again)` returns the reply or raises, and gives it back.
+        Return `NO_CONNECTION` if there is no free connection.
         """
         connection = None
         try:
             connection = self.take()
             if connection is None:
                 return NO_CONNECTION
-            reply = exchange(connection, what)
+            reply = self.reply(connection, wire)
             pool = self.pool
             is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
             if not is_renewed and self._is_known:
                 with pool._lock:
                     free, used = pool._available_connections, pool._in_use_connections
-                    if connection in used:  # in no child that was forked meanwhile
+                    if connection in used:  # else the process was forked meanwhile
                         back = connection
-                        free[len(free) :], connection = (back,), None  # in one step for a signal handler
+                        # In one step: a signal handler sees both changes, or none.
+                        free[len(free) :], connection = (back,), None
                         used.remove(back)
             if connection is not None:
                 back, connection = connection, None
@@ -277,11 +258,29 @@ class PoolAccess(_PoolAccess):
         except BaseException as error:
             if connection is None:
                 raise
-            return after(error, connection, partial(exchange, connection, what))
+            return self.go_on(error, connection, wire)
         return reply
 
+    @abstractmethod
+    def go_on(self, error: BaseException, connection: Connection, wire: Wire) -> Reply:
+        """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
+
+    def reply(self, connection: Connection, wire: Wire) -> Reply:
+        """Send commands over a connection; return the reply to one, or the reply or error of each."""
+        packed, count = wire
+        connection.send_packed_command(packed)
+        if count == 1:
+            return connection.read_response(disable_decoding=True)
+        replies: list[Reply] = []
+        for _ in range(count):
+            try:
+                replies.append(connection.read_response(disable_decoding=True))
+            except self.refusal as error:
+                replies.append(error)
+        return replies
+
     def take(self) -> Connection | None:
-        """Take a connection that is free, open and silent; None if the client has to find one."""
+        """Take a connection that is free, open and has nothing to read; None if there is none."""
         if self.is_changed():
             return None
         pool, taken = self.pool, None
@@ -294,7 +293,7 @@ class PoolAccess(_PoolAccess):
                 free = pool._available_connections
                 if free:
                     pool._in_use_connections.add(free[-1])
-                    taken, free[-1:] = free[-1], ()  # in one step for a signal handler
+                    taken, free[-1:] = free[-1], ()  # one step, as in `exchange`
             if taken is None or (taken._sock is not None and not taken._parser.can_read(0)):
                 return taken
             refused, taken = taken, None
@@ -307,8 +306,8 @@ class PoolAccess(_PoolAccess):
         return None
 
 
-class AsyncPoolAccess(_PoolAccess):
-    """An asyncio client and the inside of its pool, which is used by one thread."""
+class AsyncPoolAccess(_PoolAccess, ABC):
+    """An asyncio client with access to its pool, which one thread uses."""
 
     pool: AsyncPool
 
@@ -318,26 +317,21 @@ class AsyncPoolAccess(_PoolAccess):
         self._can_read = "can_read" if later else "can_read_destructive"
 
     def _is_locked(self) -> bool:
-        """Return whether a task is changing the pool; valkey-py needs no lock for that."""
+        """Return whether a task is changing the pool; valkey-py has no lock for that."""
         lock = getattr(self.pool, "_lock", None)
         return lock is not None and lock.locked()
 
-    async def use(
-        self,
-        exchange: Callable[[AsyncConnection, W], Awaitable[R]],
-        what: W,
-        after: Callable[[BaseException, AsyncConnection, Callable[[], Awaitable[R]]], Awaitable[R]],
-    ) -> R | NoConnection:
-        """Return the reply as `PoolAccess.use` does."""
+    async def exchange(self, wire: Wire) -> Reply | NoConnection:
+        """Send commands and return what `PoolAccess.exchange` does."""
         connection = None
         try:
             connection = await self.take()
             if connection is None:
                 return NO_CONNECTION
-            reply = await exchange(connection, what)
+            reply = await self.reply(connection, wire)
             is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
             pool = self.pool
-            back, connection = connection, None  # an error of the pool's is not one of the call's
+            back, connection = connection, None  # if the pool fails, the call is not retried
             known = self._is_known and not is_renewed and not self._is_locked()
             if known and back in pool._in_use_connections:
                 pool._in_use_connections.remove(back)
@@ -347,11 +341,37 @@ class AsyncPoolAccess(_PoolAccess):
         except BaseException as error:
             if connection is None:
                 raise
-            return await after(error, connection, partial(exchange, connection, what))
+            return await self.go_on(error, connection, wire)
         return reply
 
+    @abstractmethod
+    async def go_on(self, error: BaseException, connection: AsyncConnection, wire: Wire) -> Reply:
+        """Retry after a failed attempt, as `PoolAccess.go_on` does."""
+
+    async def reply(self, connection: AsyncConnection, wire: Wire) -> Reply:
+        """Send commands over a connection; return what `PoolAccess.reply` does."""
+        (packed, count), is_sent = wire, False
+        if self._is_known and connection.is_connected and not connection.health_check_interval:
+            try:
+                connection._writer.writelines(packed)
+                is_sent = not connection._writer.transport.get_write_buffer_size()
+            except RuntimeError as error:  # uvloop raises it for a connection just closed
+                raise self._closed[0](str(error)) from error
+            packed = []
+        if not is_sent:  # else the system has all bytes, and there is nothing to wait for
+            await connection.send_packed_command(packed)
+        if count == 1:
+            return await connection.read_response(disable_decoding=True)
+        replies: list[Reply] = []
+        for _ in range(count):
+            try:
+                replies.append(await connection.read_response(disable_decoding=True))
+            except self.refusal as error:
+                replies.append(error)
+        return replies
+
     async def take(self) -> AsyncConnection | None:
-        """Take a connection that is free, open and silent; None if the client has to find one."""
+        """Take a connection that is free, open and has nothing to read; None if there is none."""
         pool = self.pool
         if self._is_new:
             self._enter_process()
@@ -373,15 +393,3 @@ class AsyncPoolAccess(_PoolAccess):
             if not is_ready:
                 await pool.release(connection)
         return connection if is_ready else None
-
-    async def send(self, connection: AsyncConnection, packed: list[bytes]) -> None:
-        """Send what is packed."""
-        if self._is_known and connection.is_connected and not connection.health_check_interval:
-            try:
-                connection._writer.writelines(packed)
-                if not connection._writer.transport.get_write_buffer_size():
-                    return  # the system has it all: there is nothing to wait for, or to limit the time of
-            except RuntimeError as error:  # uvloop's, of a connection that has just been closed
-                raise self._closed[0](str(error)) from error
-            packed = []
-        await connection.send_packed_command(packed)

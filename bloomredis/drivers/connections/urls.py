@@ -1,4 +1,4 @@
-"""URLs in the place of clients: a filter made with one connects when it is first used."""
+"""Addresses: URLs in the place of clients, for filters that connect at their first call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from bloomredis.errors import ConnectionFailedError
-from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.forks import register_after_fork
 
 _private: Final[WeakValueDictionary[str, Any]] = WeakValueDictionary()
-"""Clients of servers that no URL leads to, by the key of the address."""
+"""Clients of private servers, which have no URL, by the key of the address."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerUrl:
     """The URL of a server; it pickles with its user name and password."""
 
     url: str = field(repr=False)
@@ -26,47 +26,57 @@ class Address:
     process: int = field(default_factory=os.getpid)
 
     def client(self, *, is_asyncio: bool) -> Any:
-        """Return a client; of a private server the one that its filters share.
+        """Return a client; the filters of a private server share one.
 
-        :raises ConnectionFailedError: the server is not there, or is that of another process.
+        :raises ConnectionFailedError: the server cannot be reached, or is private to another process.
         """
-        from bloomredis.embedded import connecting  # noqa: PLC0415 - it loads redis-py
+        from bloomredis.embedded import connecting  # noqa: PLC0415 - this imports redis-py
 
         connect = connecting.connect_asyncio if is_asyncio else connecting.connect
         if not connecting.is_private(self.url):
             return _connected(connect, self.url)
         client = _private.get(self.key)
+        if client is not None and is_asyncio:
+            return _sibling(client)
         if client is None:
             if self.process != os.getpid():
                 raise ConnectionFailedError(
-                    f"the server of {self.url} is that of the process that made the filter: use it there "
+                    f"the server of {self.url} is private to the process that made the filter: use it there "
                     "before a fork, or give embedded:///some/directory, which processes share"
                 )
             client = _private[self.key] = _connected(connect, self.url)
         return client
 
 
-def addresses(urls: str | Sequence[str]) -> Any:
-    """Return an address in the place of a client, or of several.  Raises for a URL that no server has.
+def _sibling(client: Any) -> Any:
+    """Return another asyncio client of the same private server, for another event loop."""
+    pool = client.connection_pool
+    own = type(pool)(connection_class=pool.connection_class, **pool.connection_kwargs)
+    own.first = client  # keeps the client, with which the server ends
+    return type(client)(connection_pool=own)
 
-    It has the type of anything, as it is given to what takes a client.
+
+def addresses(urls: str | Sequence[str]) -> Any:
+    """Return the address of a URL, or a list of addresses.  Raises `ValueError` or `TypeError` for a bad URL.
+
+    The return type is `Any`, since an address is passed where a client is expected.
     """
-    from bloomredis.embedded import connecting  # noqa: PLC0415 - it loads redis-py
+    from bloomredis.embedded import connecting  # noqa: PLC0415 - this imports redis-py
 
     if isinstance(urls, list | tuple):
         return [addresses(url) for url in urls]
-    connecting.check(urls)  # type: ignore[arg-type]  # it refuses anything else
-    return Address(urls)  # type: ignore[arg-type]  # a str by now
+    connecting.check_url(urls)  # type: ignore[arg-type]  # raises for any other type
+    return ServerUrl(urls)  # type: ignore[arg-type]  # checked above
 
 
 def is_address(client: object) -> bool:
-    """Return True for an address, or a list of them."""
-    return isinstance(client[0] if isinstance(client, list | tuple) and client else client, Address)
+    """Return True for an address, or a list of addresses."""
+    return isinstance(client[0] if isinstance(client, list | tuple) and client else client, ServerUrl)
 
 
 def connected(client: Any, *, is_asyncio: bool) -> Any:
-    """Return the client of an address, or those of several."""
-    if isinstance(client, Address):
+    """Return the client of an address, or a list for several addresses."""
+    if isinstance(client, ServerUrl):
         return client.client(is_asyncio=is_asyncio)
     return [each.client(is_asyncio=is_asyncio) for each in client]
 
@@ -76,20 +86,20 @@ def _connected(connect: Any, url: str) -> Any:
         return connect(url)
     except (ImportError, TypeError, ValueError):
         raise
-    except Exception as error:  # that of redis-py, of a cluster whose map it reads
+    except Exception as error:  # redis-py reads the slot map of a cluster at once, which may fail
         raise ConnectionFailedError(str(error)) from error
 
 
 class Connecting:
-    """The lock under which filters connect."""
+    """The lock that filters hold while they connect."""
 
     def __init__(self) -> None:
-        self.renew()
+        self.after_fork()
 
-    def renew(self) -> None:
-        """Begin with a lock that nobody has: in a forked child its holder may be missing."""
+    def after_fork(self) -> None:
+        """Begin with a free lock: a forked child may lack the thread that held it."""
         self.lock = threading.RLock()
-        renewed_after_fork(self)
+        register_after_fork(self)
 
 
 connecting: Final = Connecting()

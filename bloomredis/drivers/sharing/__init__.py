@@ -1,1 +1,1 @@
-"""Calls of threads and of tasks that share round trips."""
+"""Group commit: calls of threads or tasks share round trips."""

@@ -1,8 +1,8 @@
-"""Group commit without I/O: which waiting calls share the next round trip, and the outcome of each.
+"""Group commit without I/O: the queue of waiting calls, their batches, and the outcome of each call.
 
-A call that finds nobody under way goes at once, alone.  Calls that arrive while others are under way
-wait, in order, and leave together in the next round trip.  Nothing waits on a timer.  `threads` and `tasks`
-park and wake the callers, and send.
+If no call is in flight, a call is sent at once, alone.  Calls that come while others are in flight wait, in
+order, and share the next round trip.  No call waits for a timer.  The modules `threads` and `tasks` send
+the batches, and suspend and wake the callers.
 """
 
 from __future__ import annotations
@@ -23,50 +23,43 @@ T = TypeVar("T")
 W = TypeVar("W")
 
 BatchOutcome = list[Any] | Exception
-"""The answers to all items of a batch, in order, bools or replies; or the error in their place."""
+"""The answers to all items of a batch, in order (bools or replies); or an error."""
 
 MOST_ITEMS: Final = 400
-"""Items that share one script call; with 7 hashes that is about what it may take (`PROBES_A_CALL`)."""
+"""The most items that share one script call; with 7 hashes these make about `PROBES_A_CALL` probes."""
 
 
 class Several(NamedTuple):
-    """The items of a call with several: encoded, and as they came."""
+    """The items of a call with several items: encoded, and as the caller gave them."""
 
     items: Sequence[str | bytes]
     source: Sequence[object]
 
 
-class Own:
-    """A script call that shares a round trip; no other call is equal to it."""
+def itself(call: Call) -> Call:
+    """Return the step for a call alone: the call itself."""
+    return call
 
-    __slots__ = ("call",)
 
-    def __init__(self, call: Call) -> None:
-        self.call = call
-
-    def alone(self) -> Call:
-        """Return the step that makes the call."""
-        return self.call
-
-    @staticmethod
-    def together(batch: Sequence[Own], _: object) -> Op[list[Reply]]:
-        """Return the operation that makes all calls of a batch."""
-        return make_all([each.call for each in batch])
+def together(calls: Sequence[Call], _: object) -> Op[list[Reply]]:
+    """Return the operation that makes all calls of a batch."""
+    return make_all(calls)
 
 
 class CallSharing(Generic[S, T]):
-    """Executes the steps of operations; a call of one script may share its round trip.
+    """An executor of steps in which single script calls share round trips.
 
-    It shares that with others to its server: no lease runs out while another server does not answer.
+    Only calls to the same server share a round trip.  So a server that does not reply delays no calls to
+    other servers, and no lease runs out there.
 
-    :param make: returns what sends the calls to one server.
-    :param share: lets that send one.
+    :param make: returns a sender for the calls to one server.
+    :param share: sends a call with that sender.
     """
 
     def __init__(
         self,
         make: Callable[[], S],
-        share: Callable[[S, Own, Callable[[Own], Call], Own], T],
+        share: Callable[[S, Call, Callable[[Call], Call], Call], T],
         execute_step: Callable[[Any, Step], T],
     ) -> None:
         self._make, self._share, self._execute_step = make, share, execute_step
@@ -75,16 +68,15 @@ class CallSharing(Generic[S, T]):
     def execute(self, client: Any, step: Step) -> T:
         """Execute a step."""
         if not isinstance(step, Call) or not step.is_single:
-            return self._execute_step(client, step)  # WAIT keeps a connection busy
+            return self._execute_step(client, step)  # a call with WAIT would hold up the others
         server = self.servers.get(step.server) or self.servers.setdefault(step.server, self._make())
-        own = Own(step)
-        return self._share(server, own, Own.alone, own)
+        return self._share(server, step, itself, step)
 
 
-Key = str | bytes | Own
-"""What is under way once at a time: an encoded item, or a script call."""
+Key = str | bytes | Call
+"""An encoded item or a script call; two equal keys are never in flight at the same time."""
 Asked = Key | Several
-"""What a call asks for: one encoded item, several, or a script call of its own."""
+"""The subject of a call: one encoded item, several, or a script call."""
 
 
 def items_of(asked: Asked) -> Sequence[Key]:
@@ -93,7 +85,7 @@ def items_of(asked: Asked) -> Sequence[Key]:
 
 
 class Batch(Generic[W]):
-    """Calls that share a round trip: their callers, what each asks for, and the items of all."""
+    """Calls that share a round trip: their callers, the items of each, and the items of all."""
 
     def __init__(self, callers: list[W], asked: list[Asked]) -> None:
         self.callers, self.asked = callers, asked
@@ -102,56 +94,57 @@ class Batch(Generic[W]):
         self.answers: BatchOutcome | None = None
 
     def delivered(self, answers: BatchOutcome) -> Iterator[tuple[W, object]]:
-        """Return each caller with its answer (of several items a list), or with an error of its own.
+        """Return each caller with its answer (a list for several items), or with its own error.
 
-        :param answers: those to all items, or the error in their place.
+        :param answers: the answers to all items, or an error.
         """
         self.answers = answers
         return zip(self.callers, _answers(self.asked, answers), strict=False)
 
-    def keep(self, caller: W) -> None:
+    def store_answers_of(self, caller: W) -> None:
         """Save the answers of a caller that has gone, for a retry."""
         kept = self.answers.answers if isinstance(self.answers, BatchInterruptedError) else self.answers
         if isinstance(kept, Answers) and caller in self.callers:
             at = self.callers.index(caller)
             start = sum(len(items_of(asked)) for asked in self.asked[:at])
-            kept.keep(range(start, min(start + len(items_of(self.asked[at])), len(kept))))
+            kept.store(range(start, min(start + len(items_of(self.asked[at])), len(kept))))
 
 
 class Batcher(Generic[W]):
-    """The calls of one verb: those that wait, in order, and the items under way.
+    """The calls of one verb: those that wait, in order, and the items in flight.
 
-    :param is_gone: returns whether a caller waits no longer; its call leaves with no batch.
-    :param batches: limit of batches under way.
-    :param fewest: items worth a batch while another is under way.  Of more than that half of all calls leave
-        together, so that two batches take turns: one in the server, one here.
+    :param is_gone: returns whether a caller has stopped waiting; then its call is dropped from the queue.
+    :param batches: maximum of batches in flight.
+    :param fewest: minimum of calls for a batch while another one is in flight.  A batch takes half of all
+        calls, waiting and in flight, or this minimum if it is larger.  So two batches take turns: one in the
+        server, one in this process.
     """
 
     def __init__(self, is_gone: Callable[[W], bool], batches: int, fewest: int) -> None:
         self._is_gone, self._batches, self._fewest = is_gone, batches, fewest
-        self.callers: list[W] = []  # those that wait,
-        self.asked: list[Asked] = []  # and what each asks for
-        self.under_way: list[set[Key]] = []  # the items of each batch, and of a call alone
+        self.callers: list[W] = []  # waiting callers
+        self.asked: list[Asked] = []  # the items of each waiting caller
+        self.in_flight: list[set[Key]] = []  # the items of each batch, and of each call alone
 
     def __len__(self) -> int:
         return len(self.callers)
 
     def begin(self, asked: Asked) -> set[Key]:
-        """Note that a call goes alone; return its items, for `end`."""
+        """Record that a call is sent alone; return its items, for `end`."""
         own = set(items_of(asked))
-        self.under_way.append(own)
+        self.in_flight.append(own)
         return own
 
     def end(self, own: set[Key]) -> None:
-        """Note that these items are under way no longer."""
-        if own in self.under_way:  # else a forked child ends a call that its parent began
-            self.under_way.remove(own)
+        """Record that these items are not in flight any more."""
+        if own in self.in_flight:  # else a forked child ends a call of its parent
+            self.in_flight.remove(own)
 
     def depart(self) -> Batch[W] | None:
-        """Take the calls that leave now; None if they stay until `end`."""
-        while self.asked and len(self.under_way) < self._batches:
-            half = max(self._fewest, (len(self.asked) + sum(map(len, self.under_way)) + 1) // 2)
-            if self.under_way and len(self.asked) < half:
+        """Take the next batch from the queue; None if the calls wait until `end`."""
+        while self.asked and len(self.in_flight) < self._batches:
+            half = max(self._fewest, (len(self.asked) + sum(map(len, self.in_flight)) + 1) // 2)
+            if self.in_flight and len(self.asked) < half:
                 break
             number = self._leaving(min(MOST_ITEMS, half))
             if not number:
@@ -163,27 +156,27 @@ class Batcher(Generic[W]):
                 callers, asked = list(compress(callers, waiting)), list(compress(asked, waiting))
             if callers:
                 batch = Batch(callers, asked)
-                self.under_way.append(batch.own)
+                self.in_flight.append(batch.own)
                 return batch
         return None
 
     def _leaving(self, most: int) -> int:
-        """Return how many calls leave together: with up to `most` items, or one call with more.
+        """Return the number of calls that leave together: up to `most` items in all, or one call with more.
 
-        A call with an item that is under way stays, and so do those behind it: equal items are answered in
-        the order of their calls.
+        A call with an item in flight waits, and so do all calls after it: equal items are answered in the
+        order of their calls.
         """
         number = min(most, len(self.asked))
         if Several in map(type, self.asked[:number]):
             total = list(accumulate([len(items_of(asked)) for asked in self.asked[:number]]))
             number = max(1, bisect_right(total, most))
-        if all(each.isdisjoint(_gathered(self.asked[:number])) for each in self.under_way):
+        if all(each.isdisjoint(_gathered(self.asked[:number])) for each in self.in_flight):
             return number
-        barred = set().union(*self.under_way)
+        barred = set().union(*self.in_flight)
         return next(at for at, asked in enumerate(self.asked) if not barred.isdisjoint(items_of(asked)))
 
 
-def _gathered(batch: Sequence[Asked]) -> list[Any]:  # of `Key`: mostly they are the calls themselves
+def _gathered(batch: Sequence[Asked]) -> list[Any]:  # `Key`: usually each call is one item
     """Return the items of all calls of a batch."""
     return list(chain.from_iterable(map(items_of, batch)) if Several in map(type, batch) else batch)
 
@@ -192,7 +185,7 @@ def _answers(batch: Sequence[Asked], answers: BatchOutcome) -> Iterable[object]:
     """Return the answer or the error of each call."""
     if not isinstance(answers, list) or Several in map(type, batch):
         return _sliced(batch, answers)
-    return map(_answer_of_its_own, answers) if isinstance(batch[0], Own) else answers
+    return map(_answer_of_its_own, answers) if isinstance(batch[0], Call) else answers
 
 
 def _answer_of_its_own(answer: object) -> object:
@@ -214,7 +207,8 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
         stop = start + len(items_of(asked))
         own = known[start:stop]
         if len(own) < stop - start and error is not None:
-            sent = start + len(own) - len(known)  # index of its first item without an answer among such
+            # `tokens` begins with the first item without an answer.
+            sent = start + len(own) - len(known)
             yield _own_error(asked, own, error, tokens[sent : stop - len(known)])
         else:
             yield own if isinstance(asked, Several) else own[0]
@@ -222,19 +216,19 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
 
 
 def _own_error(asked: Asked, own: list[Any], error: Exception, tokens: Sequence[str | None]) -> Exception:
-    """Return the error for one caller: about its own items, with tokens of its own."""
+    """Return the error for one caller, with the caller's own items and tokens."""
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
     mine: Exception
     if not isinstance(reason, Exception):
         mine = copied(error)
     elif isinstance(asked, Several):
         mine = BatchInterruptedError(str(error), own, asked.source[len(own) :], tokens)
-        mine.final = getattr(reason, "final", False) and bool(tokens)  # else of another caller
+        mine.final = getattr(reason, "final", False) and bool(tokens)  # else another caller's item is final
     else:
         mine = copied(reason)
         if isinstance(mine, OutcomeUnknownError):
             mine.token = tokens[0] if tokens else None
-            if mine.token is None:  # its item was not sent, or asked about for another caller
+            if mine.token is None:  # the item was not sent, or was sent with another caller's token
                 mine.final = False
                 shared = (
                     f"a call that shared a round trip with this one was not answered ({reason.__cause__})"
@@ -246,7 +240,7 @@ def _own_error(asked: Asked, own: list[Any], error: Exception, tokens: Sequence[
 
 
 def copied(error: Exception) -> Exception:
-    """Return a copy, so that callers share no exception object; the error itself if it cannot be copied."""
+    """Return a copy, since callers must not share an exception; the error itself if copying fails."""
     try:
         mine = copy.copy(error)
     except Exception:

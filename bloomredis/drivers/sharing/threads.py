@@ -1,4 +1,4 @@
-"""Group commit for threads: each waits for a lock of its own, and one of them sends for all."""
+"""Group commit for threads: each thread waits for its own lock, and one of them sends for all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, TypeVar, overload
 
-from bloomredis.drivers.connections.clients import SyncClient
+from bloomredis.drivers.connections.direct import SyncTransport
 from bloomredis.drivers.sharing.batch import (
     MOST_ITEMS,
     Asked,
@@ -17,7 +17,7 @@ from bloomredis.drivers.sharing.batch import (
     BatchOutcome,
     CallSharing,
     Key,
-    Own,
+    together,
 )
 from bloomredis.drivers.sync import drive, execute_step
 from bloomredis.errors import OutcomeUnknownError
@@ -28,29 +28,31 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 WOKEN_TOGETHER: Final = 2
-"""Threads of a batch that are woken before each wakes a later one: more would queue for the interpreter."""
+"""Number of threads of a batch that are woken at once; each of them wakes another one.
+
+If all were woken at once, they would only queue for the interpreter."""
 
 
 class _Waiter:
-    """A thread that waits: for the outcome of its call, or to run the batch that its call is in."""
+    """A waiting thread: it waits for the outcome of its call, or for its turn to run the batch."""
 
     __slots__ = ("answer", "is_gone", "lock", "trip", "wakes")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.lock.acquire()
-        self.is_gone = False  # it was interrupted while it waited
+        self.is_gone = False  # True once the thread was interrupted while it waited
 
     def again(self) -> _Waiter:
-        """Wait for another call; the last one is over."""
-        self.answer: object = None  # or the error, once there is one
-        self.trip: _Trip | None = None  # it has left the queue
+        """Reset this waiter for another call."""
+        self.answer: object = None  # the answer or the error
+        self.trip: _Trip | None = None  # set when the call leaves the queue
         self.wakes: _Waiter | None = None
         return self
 
 
 class _Trip:
-    """A batch under way: the thread that runs it, and how many of its threads have returned since."""
+    """A batch in flight: the thread that runs it, and the number of its threads that have returned."""
 
     def __init__(self, batch: Batch[_Waiter]) -> None:
         self.batch = batch
@@ -60,54 +62,54 @@ class _Trip:
             waiter.trip = self
 
     def leave(self) -> bool:
-        """Return True for the last thread that returns; safe without a lock."""
+        """Record that a thread returns; return True for the last one.  Safe without a lock."""
         return next(self._left) == len(self.batch.callers)
 
 
 class Threads:
-    """Sends the calls of one verb; one thread sends what the others have waiting.
+    """The sender of one verb's calls for threads: one thread sends the waiting calls of all.
 
     The next batch starts when every thread of the previous one has returned, so that immediate follow-up
-    calls join it.  They are woken a few at a time, since they run one at a time.
+    calls join it.  The threads are woken a few at a time, since the interpreter runs one at a time.
 
-    The main thread goes alone: Ctrl-C and signal handlers interrupt it anywhere, so no other thread may
-    rely on it.  So does a call that is made by the call under way, as by `on_lost`.
+    The main thread never shares: Ctrl-C and signal handlers may interrupt it anywhere, so no other thread may
+    rely on it.  A call made within the call in flight, for example by `on_lost`, does not share either.
 
-    :param together: returns what makes all calls of a batch, given their items twice.
-    :param run: runs that, or what makes a call alone, with the client.
+    :param together: returns the operation for all calls of a batch; both arguments are the batch's items.
+    :param run: runs that operation, or the one of a call alone, with the client.
     """
 
     def __init__(
         self,
-        client: SyncClient,
+        client: SyncTransport,
         together: Callable[[Any, Any], Op[list[Any]]],
-        run: Callable[[SyncClient, Any], Any] = drive,
+        run: Callable[[SyncTransport, Any], Any] = drive,
     ) -> None:
         self._client, self._together, self._run = client, together, run
-        self.renew()
+        self.after_fork()
 
-    def renew(self) -> None:
-        """Begin with no call: in a forked child, whose parent's threads are not here to run any."""
+    def after_fork(self) -> None:
+        """Begin without calls: a forked child lacks the threads that would run its parent's calls."""
         self._mutex = threading.Lock()
         self._queue = Batcher[_Waiter](attrgetter("is_gone"), batches=1, fewest=MOST_ITEMS)
-        self._runner = 0  # the thread that runs the call under way
+        self._runner = 0  # the thread that runs the call in flight
         self._main = threading.main_thread().ident
-        self._own = threading.local()  # the waiter of each thread, used again
-        forks.renewed_after_fork(self)
+        self._own = threading.local()  # the reusable waiter of each thread
+        forks.register_after_fork(self)
 
     @overload
     def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T: ...
     @overload
-    def share(self, asked: Own, alone: Callable[[Own], Call], argument: Own) -> Reply: ...
+    def share(self, asked: Call, alone: Callable[[Call], Call], argument: Call) -> Reply: ...
     def share(self, asked: Asked, alone: Callable[[Any], object], argument: object) -> object:
-        """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
-        forks.check()
+        """Send a call at once, as `alone(argument)`, if no call is in flight; else with the next batch."""
+        forks.detect_fork()
         thread = threading.get_ident()
         if thread in (self._main, self._runner):
             return self._run(self._client, alone(argument))
         with self._mutex:
             queue = self._queue
-            own = None if queue.under_way or queue.asked else queue.begin(asked)
+            own = None if queue.in_flight or queue.asked else queue.begin(asked)
             if own is None:
                 waiter = self._taken().again()
                 queue.callers.append(waiter)
@@ -124,7 +126,7 @@ class Threads:
             self._dispatch(own)
 
     def _taken(self) -> _Waiter:
-        """Take the waiter of this thread, which has none until its call has ended well."""
+        """Take the waiter of this thread; a new one at the first call, and after an interrupted call."""
         waiter = getattr(self._own, "waiter", None)
         self._own.waiter = None
         return waiter or _Waiter()
@@ -142,7 +144,7 @@ class Threads:
 
     def _finish(self, waiter: _Waiter) -> None:
         trip = waiter.trip
-        assert trip is not None  # noqa: S101 - its lock was released for one
+        assert trip is not None  # noqa: S101 - its lock is released only after `trip` was set
         try:
             if waiter is trip.runner:
                 self._run_batch(trip)
@@ -155,7 +157,7 @@ class Threads:
     def _run_batch(self, trip: _Trip) -> None:
         self._runner = threading.get_ident()
         answers: BatchOutcome = OutcomeUnknownError(
-            "the thread that sent this call with its own was interrupted; "
+            "the thread that sent this call together with its own was interrupted; "
             "a second call on the same object answers as this one would have"
         )
         try:
@@ -163,19 +165,19 @@ class Threads:
             answers = self._run(self._client, self._together(items, items))
         except Exception as error:
             answers = error
-        finally:  # also where something else is raised, as by sys.exit()
+        finally:  # includes other exceptions, such as that of sys.exit()
             self._runner = 0
             self._deliver(trip, answers)
 
     def _deliver(self, trip: _Trip, answers: BatchOutcome) -> None:
-        """Give each waiter its outcome and wake the first ones."""
+        """Give each waiter its outcome, and wake the first waiters."""
         waiting = []
         with self._mutex:
             for waiter, answer in trip.batch.delivered(answers):
                 waiter.answer = answer
                 if waiter.is_gone:
-                    trip.batch.keep(waiter)
-                    trip.leave()  # not the last: this thread has yet to
+                    trip.batch.store_answers_of(waiter)
+                    trip.leave()  # never the last, since this thread has not left yet
                 elif waiter is not trip.runner:
                     waiting.append(waiter)
             for waiter, later in zip(waiting, waiting[WOKEN_TOGETHER:], strict=False):
@@ -184,17 +186,17 @@ class Threads:
             waiter.lock.release()
 
     def _abandon(self, waiter: _Waiter) -> None:
-        """Note that a thread was interrupted while it waited; its duties pass to another."""
+        """Record that a waiting thread was interrupted, and pass its duties to another thread."""
         with self._mutex:
             waiter.is_gone = True
             trip = waiter.trip
             is_over = trip is not None and trip.batch.answers is not None
             if trip is None or not (is_over or waiter is trip.runner):
-                return  # `depart` or `_deliver` finds out
-            if not is_over:  # it was to run the batch, and has not begun
+                return  # its call is in the queue, or in flight: `depart` or `_deliver` will see `is_gone`
+            if not is_over:  # the thread should have run the batch
                 trip.runner = heir = next((each for each in trip.batch.callers if not each.is_gone), None)
         if is_over:
-            trip.batch.keep(waiter)
+            trip.batch.store_answers_of(waiter)
             self._finish(waiter)
         elif heir is not None:
             heir.lock.release()
@@ -202,7 +204,7 @@ class Threads:
             self._dispatch(trip.batch.own)
 
     def _dispatch(self, own: set[Key]) -> None:
-        """End what is under way; hand what waits to the thread of the first call, which runs it."""
+        """End the batch in flight, and let the thread of the first waiting call run the next batch."""
         with self._mutex:
             self._queue.end(own)
             batch = self._queue.depart()
@@ -211,10 +213,10 @@ class Threads:
                 batch.callers[0].lock.release()
 
 
-def sharing_calls(client: SyncClient) -> CallSharing[Threads, object]:
-    """Return what shares the calls of scripts among threads."""
+def sharing_calls(client: SyncTransport) -> CallSharing[Threads, object]:
+    """Return an executor of steps in which threads share the round trips of script calls."""
 
-    def run(client: SyncClient, made: Call | Op[list[Reply]]) -> object:
+    def run(client: SyncTransport, made: Call | Op[list[Reply]]) -> object:
         return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
 
-    return CallSharing(lambda: Threads(client, Own.together, run), Threads.share, execute_step)
+    return CallSharing(lambda: Threads(client, together, run), Threads.share, execute_step)

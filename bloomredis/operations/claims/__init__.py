@@ -1,1 +1,1 @@
-"""Items are claimed, and their claims committed, released and extended."""
+"""Claims on items, and their commit, release, extension and renewal."""

@@ -1,8 +1,8 @@
-"""Claims: a worker holds an item while it works on it; check and set in two steps.
+"""The script calls of claims: a worker claims an item, works on it, and then adds it to the filter.
 
-A claim is a key of its own in the filter's hash slot, which names the owner and expires with the
-lease.  Whether an item is done, held by another worker or free is decided in one script, and so is a
-commit: the item's bits are set and its claim is dropped together, or neither.
+A claim is a key of its own in the filter's hash slot.  It names the owner, and expires with the lease.  One
+script decides whether an item is done, held by another worker or free.  One script commits: it sets the
+item's bits and deletes the claim, or does neither.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mmh3 import hash_bytes
 
 from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError, ConnectionFailedError
-from bloomredis.operations.claims.state import Held, State, Terms, answered
+from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, answered
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
-from bloomredis.protocol.receipts import Lanes, give_back
+from bloomredis.protocol.receipts import Sessions, give_back
 from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, is_used_by_clone
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Stored
@@ -32,21 +32,34 @@ from bloomredis.stored.state.handle import Handle, LayoutChanged
 C = TypeVar("C")
 R = TypeVar("R")
 
-_CLAIM, _COMMIT = scripts.load("claim"), scripts.load("commit")
-_RELEASE, _EXTEND = (scripts.load(verb, forms.integer) for verb in ("release", "extend"))
+_CLAIM, _COMMIT = scripts.load_script("claim"), scripts.load_script("commit")
+_RELEASE, _EXTEND = (scripts.load_script(verb, forms.integer) for verb in ("release", "extend"))
 _DENIED, _COMMITTED, _DONE = 0, 1, 2
-"""The replies to a commit; the last one if the claim is gone, and the item is done."""
+"""The replies to a commit; `_DONE` if the claim is gone and the item is in the filter."""
 
 _AGAIN: Final = "a second call on the same object answers as this one would have"
 
 
 class Claims:
-    """The claims that one filter object makes."""
+    """The claims of one filter object.
 
-    def __init__(self, stored: Stored, lanes: Lanes, pending: PendingCalls, *, retry_safe: bool) -> None:
+    :param count: counts an item that a commit has added.
+    """
+
+    def __init__(
+        self,
+        stored: Stored,
+        sessions: Sessions,
+        pending: PendingCalls,
+        count: Callable[[int], None],
+        *,
+        retry_safe: bool,
+    ) -> None:
         self._stored = stored
-        self._lanes = lanes
+        self._sessions = sessions
         self._pending = pending
+        self._count = count
+        self._outcome_matters = OutcomeMatters(stored.name, _AGAIN)
         self._retry_safe = retry_safe
         self._prefix = auxiliary_prefix(stored.key) + b"claim:"
 
@@ -54,33 +67,45 @@ class Claims:
         """Return the key of the claim on an item."""
         return self._prefix + hash_bytes(encoded).hex().encode()
 
-    def claim(self, encoded: bytes, item: object, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
-        """Claim an item; return `make(held)`."""
+    def claim(
+        self, encoded: bytes, item: object, options: ClaimOptions, make: Callable[[ClaimState], C]
+    ) -> Op[C]:
+        """Claim an item; return `make(state)`."""
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
             packed = handle.layout.pack_one(encoded)
-            with suppress(LayoutChanged):
-                (held,) = yield from self._claim(handle, (encoded,), (item,), packed, terms)
-                return make(held)
+            try:
+                (state,) = yield from self._claim(handle, (encoded,), (item,), packed, options)
+            except LayoutChanged:
+                continue
+            return make(state)
 
     def claim_many(
-        self, encoded: Sequence[str | bytes], items: Sequence[object], terms: Terms, make: Callable[[Held], C]
+        self,
+        encoded: Sequence[str | bytes],
+        items: Sequence[object],
+        options: ClaimOptions,
+        make: Callable[[ClaimState], C],
     ) -> Op[list[C]]:
-        """Claim items, which have been encoded, some in each script; equal ones share their claim."""
+        """Claim encoded items, in one or more scripts; equal items share one claim."""
         own, places = _distinct(encoded)
-        claims: list[Held] = []
+        claims: list[ClaimState] = []
         try:
-            yield from self._claim_each([encoded[i] for i in own], [items[i] for i in own], terms, claims)
+            yield from self._claim_each([encoded[i] for i in own], [items[i] for i in own], options, claims)
         except Exception as error:
             raise_interrupted("claim_many", _in_place(claims, places, make), items, error)
         except BaseException:  # the caller was cancelled or interrupted
-            for held in claims:
-                self.claim_again(held)
+            for state in claims:
+                self.claim_again(state)
             raise
         return _in_place(claims, places, make)
 
     def _claim_each(
-        self, encoded: Sequence[str | bytes], items: Sequence[object], terms: Terms, claims: list[Held]
+        self,
+        encoded: Sequence[str | bytes],
+        items: Sequence[object],
+        options: ClaimOptions,
+        claims: list[ClaimState],
     ) -> Op[None]:
         """Claim different items, and append the claims."""
         while len(claims) < len(items):
@@ -88,7 +113,7 @@ class Claims:
             run = slice(len(claims), len(claims) + min(MOST_CLAIMS, handle.items))
             packed = handle.layout.pack(encoded[run])
             with suppress(LayoutChanged):
-                claims += yield from self._claim(handle, encoded[run], items[run], packed, terms)
+                claims += yield from self._claim(handle, encoded[run], items[run], packed, options)
 
     def _claim(
         self,
@@ -96,77 +121,80 @@ class Claims:
         encoded: Sequence[str | bytes],
         items: Sequence[object],
         packed: bytes,
-        terms: Terms,
-    ) -> Op[list[Held]]:
-        """Claim packed items in one script; an owner whose call was not answered is used again."""
+        options: ClaimOptions,
+    ) -> Op[list[ClaimState]]:
+        """Claim packed items in one script; the owners of pending claims are used again."""
         keys, pending = list(map(self._key, encoded)), self._pending
         owners = [
-            (pending.owners and pending.checkout_owners(key + terms.holder)) or [terms.new_owner()]
+            (pending.owners and pending.checkout_owners(key + options.holder)) or [options.new_owner()]
             for key in keys
         ]
         tried = [own[0] for own in owners]
         sent = clock.now()
         try:
-            with OutcomeMatters(self._stored.name, _AGAIN):
-                arguments = (packed, terms.lease, b"".join(tried))
+            with self._outcome_matters:
+                arguments = (packed, options.lease, b"".join(tried))
                 reply = yield from self._stored.run(_CLAIM, handle, arguments, keys, kind=ClaimCall)
                 answers, busy = claims_of(reply, len(keys))
-        except BaseException:  # a refusal too says nothing of an earlier sending
+        except BaseException:  # even after a refusal, an earlier attempt may have claimed the item
             for key, own in zip(keys, owners, strict=True):
-                pending.store_owners(key + terms.holder, own)
+                pending.store_owners(key + options.holder, own)
             raise
         values = [handle.generation + owner for owner in tried]
-        claims = answered(answers, busy, terms, sent, zip(items, encoded, values, strict=True))
-        left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].state == "busy"]
-        if left:  # another call of this object may have the claim, and had no answer either
+        claims = answered(answers, busy, options, sent, zip(items, encoded, values, strict=True))
+        left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].status == "busy"]
+        if left:  # another pending call of this object may hold the claim
             for i in left:
-                pending.store_owners(keys[i] + terms.holder, owners[i][1:])
-            yield from self._claim_once_more(handle, left, claims, terms)
+                pending.store_owners(keys[i] + options.holder, owners[i][1:])
+            yield from self._claim_once_more(handle, left, claims, options)
         return claims
 
     def _claim_once_more(
-        self, handle: Handle, indexes: Sequence[int], claims: list[Held], terms: Terms
+        self, handle: Handle, indexes: Sequence[int], claims: list[ClaimState], options: ClaimOptions
     ) -> Op[None]:
-        """Claim items again, with the owners that are left; put the claims where those before were."""
+        """Claim items again with the remaining owners; replace the claims at these indexes."""
         encoded = [claims[i].encoded for i in indexes]
         items = [claims[i].item for i in indexes]
         try:
-            again = yield from self._claim(handle, encoded, items, handle.layout.pack(encoded), terms)
+            again = yield from self._claim(handle, encoded, items, handle.layout.pack(encoded), options)
         except BaseException:
-            for held in claims:
-                self.claim_again(held)
+            for state in claims:
+                self.claim_again(state)
             raise
-        for i, held in zip(indexes, again, strict=True):
-            claims[i] = held
+        for i, state in zip(indexes, again, strict=True):
+            claims[i] = state
 
-    def commit(self, held: Held) -> Op[None]:
-        """Put the item into the filter and drop the claim."""
-        if held.state == "done":
+    def commit(self, state: ClaimState) -> Op[None]:
+        """Add the item to the filter and end the claim."""
+        if state.status == "done":
             return
-        held.is_unreported = False
-        if held.lane is None:  # a call without an answer may be made again, whatever was learnt since
-            self._check(held)
-        held.end()
+        state.loss_unreported = False
+        if state.session is None:  # a pending commit may be retried whatever the state is by now
+            self._check(state)
+        state.end()
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
-            with suppress(LayoutChanged):
-                return (yield from self._commit(handle, held))
+            try:
+                return (yield from self._commit(handle, state))
+            except LayoutChanged:
+                continue
 
-    def _commit(self, handle: Handle, held: Held) -> Op[None]:
-        stored, item = self._stored, held.encoded
+    def _commit(self, handle: Handle, state: ClaimState) -> Op[None]:
+        stored, item = self._stored, state.encoded
         packed = handle.layout.pack_one(item)
-        if not held.value.startswith(handle.generation):
-            # Its filter is gone, or this object, which was given the claim's token, is behind it.
+        if not state.value.startswith(handle.generation):
+            # The filter was replaced after the claim.  Or the claim is on the new filter and came as a token,
+            # and this object still knows the old filter.
             (is_done,) = yield from stored.test(stored.template(handle), (item,), packed)
-            held.lane = None  # what an earlier call of it did is gone with its filter
-            raise self._lost(held, is_done=is_done)
-        keys, arguments = [self._key(item)], [packed, held.owner]
+            state.session = None  # the result of a pending commit is gone with its filter
+            raise self._lost(state, is_done=is_done)
+        keys, arguments = [self._key(item)], [packed, state.owner]
         if self._retry_safe:
-            lane = held.lane_of_commit(self._lanes, handle.check)
-            keys.append(lane.key)
-            arguments.append(lane.call.encode())
+            session = state.session_of_commit(self._sessions, handle.check)
+            keys.append(session.key)
+            arguments.append(session.call.encode())
         try:
-            with OutcomeMatters(stored.name, _AGAIN):
+            with self._outcome_matters:
                 reply = yield from stored.run(
                     _COMMIT, handle, arguments, keys, again=self._retry_safe, kind=CommitCall
                 )
@@ -175,77 +203,83 @@ class Claims:
         except Refusal as refusal:
             if not is_used_by_clone(refusal):
                 raise
-            held.lane = None
-            if held.state == "done":  # another commit of this claim came first, and its lane is used again
+            state.session = None
+            if state.status == "done":  # a concurrent commit freed the session; another call uses it
                 return
-            self._lanes.renew()  # a clone of this machine or process has used it
+            self._sessions.after_fork()  # a clone of this machine or process has used it
             raise LayoutChanged from refusal
-        # In this order, as a thread may be interrupted between any two steps: a lane has one owner.
-        held.state = "done" if reply == _COMMITTED else "lost"
-        used, held.lane = held.lane, None
+        # The order matters: a thread may be interrupted between any two steps, and a session has one owner.
+        state.status = "done" if reply == _COMMITTED else "lost"
+        used, state.session = state.session, None
         if used is not None:
             give_back(used)
         if reply != _COMMITTED:
-            raise self._lost(held, is_done=reply == _DONE)
+            raise self._lost(state, is_done=reply == _DONE)
+        self._count(1)
 
-    def release(self, held: Held) -> Op[None]:
-        """Give the item back; nothing happens if it is not held any more."""
-        if held.state == "claimed":
-            held.end()
-            yield from self._call(_RELEASE, [self._key(held.encoded)], held, [])
-            held.state, held.lane = "released", None  # a commit without an answer is not made again
+    def release(self, state: ClaimState) -> Op[None]:
+        """Release the item; nothing happens if it is not held any more."""
+        if state.status == "claimed":
+            state.end()
+            yield from self._call(_RELEASE, [self._key(state.encoded)], state, [])
+            state.status, state.session = "released", None  # a pending commit is not retried
 
-    def extend(self, held: Held, lease: int) -> Op[None]:
+    def extend(self, state: ClaimState, lease: int) -> Op[None]:
         """Hold the item for `lease` ms from now."""
-        self._check(held)
-        if not (yield from self._extended(held, lease)):
-            raise self._lost(held)
+        self._check(state)
+        if not (yield from self._extended(state, lease)):
+            raise self._lost(state)
 
-    def renew_lease(self, held: Held) -> Op[None]:
-        """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""
-        if held.is_renewable:
-            is_held = yield from self._extended(held, held.lease)
-            if not is_held and held.is_renewable:
-                held.is_unreported = True
-                raise self._lost(held)
+    def renew_lease(self, state: ClaimState) -> Op[None]:
+        """Let the lease last its full length from now, unless the commit or release has begun."""
+        if state.is_renewable:
+            is_held = yield from self._extended(state, state.lease)
+            if not is_held and state.is_renewable:
+                state.loss_unreported = True
+                raise self._lost(state)
 
-    def _extended(self, held: Held, lease: int) -> Op[bool]:
-        keys, sent = [self._key(held.encoded)], clock.now()
+    def _extended(self, state: ClaimState, lease: int) -> Op[bool]:
+        keys, sent = [self._key(state.encoded)], clock.now()
         if self._stored.has_layers:
             keys.append(self._stored.key)
-        is_held: bool = (yield from self._call(_EXTEND, keys, held, [lease])) == 1
+        is_held: bool = (yield from self._call(_EXTEND, keys, state, [lease])) == 1
         if is_held:
-            held.prolong(lease, sent)
+            state.prolong(lease, sent)
         return is_held
 
-    def claim_again(self, held: Held) -> None:
+    def claim_again(self, state: ClaimState) -> None:
         """Let the next claim of the item return this one."""
-        if held.state == "claimed":
-            self._pending.store_owners(self._key(held.encoded) + held.holder, [held.owner])
+        if state.status == "claimed":
+            self._pending.store_owners(self._key(state.encoded) + state.holder, [state.owner])
 
-    def _call(self, script: scripts.Script[R], keys: list[bytes], held: Held, arguments: list[int]) -> Op[R]:
-        with OutcomeMatters(self._stored.name, _AGAIN):
-            return (yield from call(script, keys, [held.value, *arguments], self._stored.wait))
+    def _call(
+        self, script: scripts.Script[R], keys: list[bytes], state: ClaimState, arguments: list[int]
+    ) -> Op[R]:
+        with self._outcome_matters:
+            return (yield from call(script, keys, [state.value, *arguments], self._stored.wait))
 
-    def _check(self, held: Held) -> None:
-        if held.state == "lost":
-            raise self._lost(held)
-        if held.state != "claimed":
+    def _check(self, state: ClaimState) -> None:
+        if state.status == "lost":
+            raise self._lost(state)
+        if state.status != "claimed":
             raise ClaimLostError(
-                f"{shown(held.item)} is not held by this worker: its state is {held.state!r}"
+                f"{shown(state.item)} is not held by this worker: its state is {state.status!r}"
             )
 
-    def _lost(self, held: Held, *, is_done: bool = False) -> ClaimLostError:
-        held.state = "lost"
+    def _lost(self, state: ClaimState, *, is_done: bool = False) -> ClaimLostError:
+        state.status = "lost"
         now = "the item is done already" if is_done else "another worker may have it"
         return ClaimLostError(
-            f"the claim on {shown(held.item)} ran out, its owner claimed it again, or its filter was "
+            f"the claim on {shown(state.item)} ran out, its owner claimed it again, or its filter was "
             f"cleared, and {now}; nothing was changed: take a longer lease, or renew=True"
         )
 
 
 def _distinct(encoded: Iterable[str | bytes]) -> tuple[list[int], list[int]]:
-    """Return the indexes of different items, each where it is first, and each item's place in these."""
+    """Return the distinct items, and for each item its position among them.
+
+    A distinct item is given by the index at which it first occurs.
+    """
     found: dict[bytes, int] = {}
     indexes: list[int] = []
     places = []
@@ -257,8 +291,10 @@ def _distinct(encoded: Iterable[str | bytes]) -> tuple[list[int], list[int]]:
     return indexes, places
 
 
-def _in_place(claims: Sequence[Held], places: Iterable[int], make: Callable[[Held], C]) -> list[C]:
-    """Return the claim at each place, up to the first that has none; that of equal items is made once."""
+def _in_place(
+    claims: Sequence[ClaimState], places: Iterable[int], make: Callable[[ClaimState], C]
+) -> list[C]:
+    """Return the claim for each item, up to the first item without one; equal items share a claim."""
     made = list(map(make, claims))
     return [made[place] for place in takewhile(lambda place: place < len(made), places)]
 
@@ -266,31 +302,33 @@ def _in_place(claims: Sequence[Held], places: Iterable[int], make: Callable[[Hel
 def each_of(
     verb: str,
     claims: Sequence[object],
-    helds: Sequence[Held],
-    call: Callable[[Sequence[Held]], Op[list[Exception | None]]],
+    states: Sequence[ClaimState],
+    call: Callable[[Sequence[ClaimState]], Op[list[Exception | None]]],
     known: set[str],
-) -> Op[list[State]]:
-    """Make a call about claims, all in one round trip; return the state of each afterwards.
+) -> Op[list[ClaimStatus]]:
+    """Make a call for each claim, all in one round trip; return the state of each afterwards.
 
     A claim that is not held keeps its state.
 
     :param claims: the caller's objects, for the error of an interrupted batch.
-    :param call: returns the error of each.
-    :param known: the verbs of earlier batches.  The first one makes its first call alone, so that a server
-        that lacks the script gets it once, and not with each claim.
+    :param call: makes the calls; returns the error of each.
+    :param known: the verbs of earlier batches.  The first batch of a verb makes its first call alone, so that
+        a server that lacks the script gets it once, not with each claim.
     """
-    distinct = sorted({id(held): held for held in helds}.values(), key=lambda held: held.state != "claimed")
-    alone = int(verb not in known and bool(distinct) and distinct[0].state == "claimed")
+    distinct = sorted(
+        {id(state): state for state in states}.values(), key=lambda state: state.status != "claimed"
+    )
+    alone = int(verb not in known and bool(distinct) and distinct[0].status == "claimed")
     outcomes = yield from call(distinct[:alone])
     outcomes += yield from call(distinct[alone:])
     known.update([verb] * alone)
     failed = {
-        id(held): outcome
-        for held, outcome in zip(distinct, outcomes, strict=True)
+        id(state): outcome
+        for state, outcome in zip(distinct, outcomes, strict=True)
         if outcome is not None and not isinstance(outcome, ClaimLostError)
     }
-    answered = list(takewhile(lambda held: id(held) not in failed, helds))
-    states = [held.state for held in answered]
+    answered = list(takewhile(lambda state: id(state) not in failed, states))
+    statuses = [state.status for state in answered]
     if failed:
-        raise_interrupted(verb, states, claims, failed[id(helds[len(states)])])
-    return states
+        raise_interrupted(verb, statuses, claims, failed[id(states[len(statuses)])])
+    return statuses

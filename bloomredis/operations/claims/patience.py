@@ -1,7 +1,7 @@
-"""Patience: calls about claims wait for a connection, and a commit is made again until its lease has ended.
+"""Patience of claims: calls wait for a connection, and a commit is retried until its lease has ended.
 
-The work on a claimed item is done by the time of its commit, so giving up costs all of it; as long as the
-lease lasts nobody else begins it.
+At its commit the work on a claimed item is done, and would be lost if the commit gave up.  As long as the
+lease lasts, no other worker begins the work.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import Any, Final, TypeVar
 
 from bloomredis.arguments import shown
 from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
-from bloomredis.operations.claims.state import Held
+from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
 from bloomredis.protocol.clock import pauses
 from bloomredis.protocol.gather import gather, unless_failed
-from bloomredis.protocol.replies import PASSING, is_unsent
+from bloomredis.protocol.replies import TRANSIENT_WORDS, is_unsent
 from bloomredis.protocol.steps import Call, Many, Op, Reply, Sleep
 
 T = TypeVar("T")
 
 CONNECTION_SECONDS: Final = 20.0
-"""How long a call waits for a connection, as in redis-py's BlockingConnectionPool."""
+"""Seconds for which a call waits for a connection, as in redis-py's BlockingConnectionPool."""
 
 _POLLED: Final = 0.05
-"""Seconds between two looks for a connection, at most."""
+"""Maximal pause between two attempts to get a connection, in seconds."""
 
 _TOGETHER: Final = 1000
-"""Claims whose calls share a round trip."""
+"""Maximal number of claims whose calls share a round trip."""
 
 _log = logging.getLogger("bloomredis")
 
 
 def with_connection(operation: Op[T]) -> Op[T]:
-    """Run an operation whose steps wait where the client's pool has no connection left for them."""
+    """Run an operation; its steps wait for a connection if the client's pool has none left."""
     try:
         step = next(operation)
         while True:
@@ -43,10 +43,10 @@ def with_connection(operation: Op[T]) -> Op[T]:
                 outcome = yield step
             except Exception as error:
                 outcome = error
-            if isinstance(step, Call) and _is_unsent(outcome):
-                (outcome,) = yield from _sent_again([step], [outcome])
-            elif isinstance(step, Many) and _is_unsent(outcome):
-                outcome = yield from _sent_again(step.calls, outcome)
+            if isinstance(step, Many) and isinstance(outcome, list):
+                outcome = yield from _wait_and_send(step.calls, outcome)
+            elif isinstance(step, Call) and _is_unsent(outcome):
+                (outcome,) = yield from _wait_and_send([step], [outcome])
             advance = operation.throw if isinstance(outcome, Exception) else operation.send
             step = advance(outcome)
     except StopIteration as end:
@@ -57,14 +57,12 @@ def with_connection(operation: Op[T]) -> Op[T]:
 
 
 def _is_unsent(outcome: object) -> bool:
-    """Return whether no connection was free for a step, or for one of its calls."""
-    if isinstance(outcome, list):
-        return any(isinstance(each, Exception) and is_unsent(each) for each in outcome)
+    """Return whether no connection was free for a call."""
     return isinstance(outcome, Exception) and is_unsent(outcome)
 
 
-def _sent_again(calls: Sequence[Call], outcomes: list[Reply]) -> Op[list[Reply]]:
-    """Make the calls again that had no connection; return the outcome of each."""
+def _wait_and_send(calls: Sequence[Call], outcomes: list[Reply]) -> Op[list[Reply]]:
+    """Retry the calls that got no connection; return the outcome of each call."""
     outcomes = list(outcomes)
     until, waits = clock.now() + CONNECTION_SECONDS, pauses(_POLLED)
     while unsent := [i for i, each in enumerate(outcomes) if _is_unsent(each)]:
@@ -72,7 +70,7 @@ def _sent_again(calls: Sequence[Call], outcomes: list[Reply]) -> Op[list[Reply]]
         if clock.now() + pause > until:
             break
         yield Sleep(pause)
-        if len(calls) == 1:  # as it is, since it may share its round trip
+        if len(calls) == 1:  # not as `Many`, since a single call may share a round trip
             try:
                 outcomes = [(yield calls[0])]
             except Exception as error:
@@ -84,59 +82,61 @@ def _sent_again(calls: Sequence[Call], outcomes: list[Reply]) -> Op[list[Reply]]
     return outcomes
 
 
-def together(helds: Sequence[Held], call: Callable[[Held], Op[None]]) -> Op[list[Exception | None]]:
-    """Make a call about each claim, in one round trip; return the error of each."""
-    return gather(map(call, helds), most=_TOGETHER)
+def together(
+    states: Sequence[ClaimState], call: Callable[[ClaimState], Op[None]]
+) -> Op[list[Exception | None]]:
+    """Make a call for each claim, in one round trip; return the error of each."""
+    return gather(map(call, states), most=_TOGETHER)
 
 
-def until_lease_ends(held: Held, commit: Callable[[Held], Op[None]]) -> Op[None]:
-    """Commit a claim; again after an error that may pass, as long as it is held."""
+def until_lease_ends(state: ClaimState, commit: Callable[[ClaimState], Op[None]]) -> Op[None]:
+    """Commit a claim; retry after a transient error as long as the lease lasts."""
     try:
-        yield from commit(held)
+        yield from commit(state)
     except Exception as error:
-        if not _may_pass(error, held):
+        if not _is_worth_retry(error, state):
             raise
-        unless_failed((yield from _again([held], commit, [error])))
+        unless_failed((yield from _retry([state], commit, [error])))
 
 
 def all_until_leases_end(
-    helds: Sequence[Held], commit: Callable[[Held], Op[None]]
+    states: Sequence[ClaimState], commit: Callable[[ClaimState], Op[None]]
 ) -> Op[list[Exception | None]]:
-    """Commit claims likewise, together; return the error of each."""
-    return (yield from _again(helds, commit, (yield from together(helds, commit))))
+    """Commit claims together, and retry as `until_lease_ends` does; return the error of each."""
+    return (yield from _retry(states, commit, (yield from together(states, commit))))
 
 
-def _again(
-    helds: Sequence[Held], commit: Callable[[Held], Op[None]], outcomes: list[Exception | None]
+def _retry(
+    states: Sequence[ClaimState], commit: Callable[[ClaimState], Op[None]], outcomes: list[Exception | None]
 ) -> Op[list[Exception | None]]:
-    """Commit those claims again whose error may pass; return the error of each of all."""
+    """Retry the commits that failed with a transient error; return the error of each commit."""
     for number, pause in enumerate(pauses()):
-        failed = [i for i, held in enumerate(helds) if _may_pass(outcomes[i], held)]
+        failed = [i for i, state in enumerate(states) if _is_worth_retry(outcomes[i], state)]
         if not failed:
             break
         if number == 1:
-            first, error = helds[failed[0]], outcomes[failed[0]]
+            first, error = states[failed[0]], outcomes[failed[0]]
             _log.warning(
-                "%d commits are made again until their leases end, that of %s in %.1f s (%s)",
+                "%d commits are retried until their leases end; the lease of %s ends in %.1f s (%s)",
                 len(failed),
                 shown(first.item),
                 first.remaining,
                 error,
             )
         yield Sleep(pause)
-        again = yield from together([helds[i] for i in failed], commit)
+        again = yield from together([states[i] for i in failed], commit)
         for i, outcome in zip(failed, again, strict=True):
             outcomes[i] = outcome
     return outcomes
 
 
-def _may_pass(error: Exception | None, held: Held) -> bool:
-    """Return whether the commit of a claim may be answered when it is made again.
+def _is_worth_retry(error: Exception | None, state: ClaimState) -> bool:
+    """Return whether a retry of the commit of a claim may succeed.
 
-    Without `retry_safe` it has no lane, and one that was perhaps executed is not made again.
+    Without `retry_safe` a commit has no session, and is not retried if it may have been executed.
     """
-    if held.remaining == 0 or (isinstance(error, ServerRefusedError) and error.word not in PASSING):
+    if state.remaining == 0 or (isinstance(error, ServerRefusedError) and error.word not in TRANSIENT_WORDS):
         return False
     if isinstance(error, OutcomeUnknownError):
-        return held.lane is not None
+        return state.session is not None
     return isinstance(error, ConnectionFailedError | ServerRefusedError)

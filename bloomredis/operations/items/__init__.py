@@ -1,1 +1,1 @@
-"""Items are added and tested: answers, retries, the local cache, the capacity."""
+"""Adding and testing items: answers, retries, the local cache and the capacity."""

@@ -1,7 +1,7 @@
-"""The capacity of a plain filter, and its passing.
+"""The watch over a filter's capacity.
 
-An object counts the new items that it adds itself (`stored.left`).  For those that others add it looks at the
-count in the header once a second, beside a call: in the same round trip.
+An object counts the new items that it adds itself (`stored.capacity_left`).  For the items of other clients
+it reads the count in the header once a second, in the round trip of another call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from bloomredis.arguments import OnFull
 from bloomredis.errors import BloomError, FilterFullError
 from bloomredis.protocol import clock
-from bloomredis.protocol.gather import beside
+from bloomredis.protocol.gather import run_with_watch
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.module.filter import StoredModule
 from bloomredis.stored.one_key.single import StoredFilter
@@ -23,81 +23,81 @@ from bloomredis.stored.state.handle import Handle
 T = TypeVar("T")
 
 LOOK_SECONDS: Final = 1.0
-"""The count that an object knows is no older than that."""
+"""Maximal age of the count that an object uses, in seconds."""
 
 _log = logging.getLogger("bloomredis")
 
 
 class Fullness:
-    """The reaction of one object to a filter without room.
+    """The reaction of one object to a full filter.
 
-    A call that adds after `until`, by the monotonic clock, or to another filter than the `known` one, is
-    `watched`: it has to look at the count, or to react.
+    A call that adds must use `run_counted` after the monotonic time `next_check`, or if its filter is not the
+    `counted` one: then the count must be read, or this object must react.
     """
 
     def __init__(self, stored: StoredFilter | StoredModule, on_full: OnFull) -> None:
         self._stored = stored
         self._on_full = on_full
-        self.known: Handle | None = None
-        self._told: Handle | None = None  # the filter that was reacted to
+        self.counted: Handle | None = None
+        self._reported_for: Handle | None = None  # the filter for which this object has reacted
         self.refuses = on_full != "warn"
-        self.until = 0.0
+        self.next_check = 0.0
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "known": None, "_told": None, "until": 0.0}
+        return {**self.__dict__, "counted": None, "_reported_for": None, "next_check": 0.0}
 
-    def passed(self) -> None:
-        """React to a filter without room: by a warning, or before the next add."""
+    def on_capacity_reached(self) -> None:
+        """React to a full filter: warn, or let the next add react."""
         handle = self._stored.handle
-        if not self.refuses and self._stored.left < 0 and handle is not self._told:
+        if not self.refuses and self._stored.capacity_left < 0 and handle is not self._reported_for:
             _log.warning("%s", self._message())
-            self._told = handle
-        if handle is self._told:
-            self._stored.left, self.until = UNBOUNDED, clock.now() + LOOK_SECONDS
+            self._reported_for = handle
+        if handle is self._reported_for:
+            self._stored.capacity_left, self.next_check = UNBOUNDED, clock.now() + LOOK_SECONDS
         elif self.refuses:
-            self.until = 0.0
+            self.next_check = 0.0
 
-    def watched(self, operation: Op[T]) -> Op[T]:
-        """Run an operation that adds, if the filter has room, beside a look at the count if one is due."""
-        yield from self.admit()
-        return (yield from self.beside_a_look(operation))
+    def run_counted(self, operation: Op[T]) -> Op[T]:
+        """Run an operation that adds, if the filter has room; if due, read the count in its round trip."""
+        yield from self.check_capacity()
+        return (yield from self.with_count(operation))
 
-    def admit(self) -> Op[None]:
-        """Open the filter, and react if it has no room."""
+    def check_capacity(self) -> Op[None]:
+        """Open the filter, and react if it is full."""
         handle = yield from self._stored.acquire()
-        if handle is not self.known:  # its count was read when it was opened
-            self.known, self.until = handle, clock.now() + LOOK_SECONDS
-        if self.refuses and self._stored.left <= 0:
+        if handle is not self.counted:  # opening the filter has read its count
+            self.counted, self.next_check = handle, clock.now() + LOOK_SECONDS
+        if self.refuses and self._stored.capacity_left <= 0:
             yield from self._react()
 
-    def beside_a_look(self, operation: Op[T]) -> Op[T]:
-        return operation if clock.now() <= self.until else beside(operation, self._look())
+    def with_count(self, operation: Op[T]) -> Op[T]:
+        return operation if clock.now() <= self.next_check else run_with_watch(operation, self._look())
 
     def _look(self) -> Op[None]:
-        """Read the count of the filter; that it is another one is left to the next call."""
-        handle, self.until = self._stored.handle, clock.now() + LOOK_SECONDS
-        if handle is None or handle is self._told:
+        """Read the count of the filter; if the filter was replaced, the next call detects that."""
+        handle, self.next_check = self._stored.handle, clock.now() + LOOK_SECONDS
+        if handle is None or handle is self._reported_for:
             return
         with suppress(BloomError, ValueError):
-            self._stored.left = yield from self._stored.room(handle)
+            self._stored.capacity_left = yield from self._stored.room(handle)
 
     def _react(self) -> Op[None]:
-        """Raise, or tell the caller's function, if the filter is full indeed."""
+        """Read the count; if the filter is full, raise an error or call the caller's function with it."""
         yield from self._look()
-        if self._stored.left > 0:
+        if self._stored.capacity_left > 0:
             return
-        self.until = 0.0
+        self.next_check = 0.0
         error = FilterFullError(f"{self._message()}; nothing was added by this call")
         if not callable(self._on_full):
             raise error
-        self._told = self._stored.handle
+        self._reported_for = self._stored.handle
         try:
             self._on_full(error)
         finally:
-            self.passed()
+            self.on_capacity_reached()
 
     def _message(self) -> str:
-        head, left = self._stored.head, self._stored.left
+        head, left = self._stored.head, self._stored.capacity_left
         capacity, rate = (head.capacity, head.error_rate) if head else (0, 0.0)
         then = (
             f"with more it errs more often than error_rate {rate}. rebuild() makes it larger; or use "

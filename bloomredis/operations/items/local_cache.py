@@ -1,13 +1,15 @@
-"""Answers from a copy of the filter in this process.
+"""The local cache: answers from a copy of the filter in this process.
 
-An item whose bits are all set in the copy is in the filter, as long as the filter's generation stands.
-Every script call on the primary confirms the generation, so the copy may answer for some seconds after the
-last call was sent; then the next call goes to the server again.  The answers of the server are recorded in
-the copy of their generation.  The items of other clients are read piece by piece, before calls that go to
-the server anyway: at first without a pause, so that the copy of a filter of some megabytes is whole by the
-end of the first call; later with pauses, as long as the copy misses enough of them.
+If all bits of an item are set in the copy, the item is in the filter, as long as the filter keeps its
+generation.  Every script call on the primary confirms the generation, so the copy may answer for `check`
+seconds after the last call was sent; then the next call goes to the server.  Answers of the server are
+recorded in the copy of their generation.
 
-A filter that is being rebuilt has no copy: its successor has to get also the items that it has.
+The items of other clients are read in pieces, before calls that go to the server anyway.  At first the pieces
+are read without a pause: for a filter of some megabytes, the first call completes the copy.  Later they are
+read with pauses, when the copy has missed enough items.
+
+A filter that is being rebuilt has no copy, since its successor must also get the items that it already has.
 """
 
 from __future__ import annotations
@@ -17,9 +19,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, HashedBatch, hashed
 from bloomredis.bits.bitmap import Bits
 from bloomredis.errors import BatchInterruptedError
@@ -35,13 +35,13 @@ from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Handle, LayoutChanged
 
 _AT_ONCE: Final = 0.03
-"""Seconds for which pieces are read without a pause when a copy begins."""
+"""Seconds for which the pieces of a new copy are read without a pause."""
 
 _SHARE: Final = 20
-"""Pause between two pieces, as a multiple of the time that the last one took."""
+"""Pause between two pieces, as a multiple of the time that the last piece took."""
 
 _MISSES: Final = 100
-"""Items that the server knew and the copy did not until the filter is read again."""
+"""Number of items known to the server but not to the copy after which the filter is read again."""
 
 _log = logging.getLogger("bloomredis")
 
@@ -52,14 +52,14 @@ class _Copy:
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
         self.bits = Bits(handle.bitmap)
-        self.until = self.not_before = 0.0  # monotonic: the end of its answers, the next piece
-        self.next_piece: int | None = 0  # its first byte, None if all were read
-        self.at_once = _AT_ONCE  # seconds of reading that are left without a pause
+        self.until = self.not_before = 0.0  # monotonic times: end of answers, earliest next piece
+        self.next_piece: int | None = 0  # first byte of the next piece; None if all were read
+        self.at_once = _AT_ONCE  # seconds left for reading without a pause
         self.misses = 0
 
 
 class CachedMembership:
-    """Membership calls that look into the copy first.
+    """The membership calls of a filter with a local cache: the copy answers first, then the server.
 
     :param check: seconds for which the copy answers after a call to the server.
     """
@@ -79,21 +79,25 @@ class CachedMembership:
         copy = self._copy
         return (
             copy is not None
-            and encoded not in self._pending.items  # a pending item is answered by its call
+            and encoded not in self._pending.items  # a pending item gets the answer of its call
             and copy.handle is self._stored.handle
             and clock.now() < copy.until
             and copy.bits.has(encoded)
         )
 
     def _is_ready(self, handle: Handle, now: float) -> bool:
-        """Return whether a call may go to the server without a piece of the filter being read before."""
+        """Return whether no piece of the filter needs to be read before the next call."""
         copy = self._copy
         return (
             copy is not None and copy.handle is handle and (copy.next_piece is None or now < copy.not_before)
         )
 
     def _learn_one(self, handle: Handle, item: bytes, sent: float, *, there: bool, new: bool = False) -> None:
-        """Record what the server answered to a call sent at `sent`: the item is in the filter, since when."""
+        """Record the server's answer for an item, to a call sent at `sent`.
+
+        :param there: the item is in the filter.
+        :param new: the call itself has added the item.
+        """
         copy = self._copy
         if copy is not None and copy.handle is handle is self._stored.handle:
             if there:
@@ -109,9 +113,9 @@ class CachedMembership:
             return (yield from self._membership.add_one(item, token))
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
-        sent, owed = clock.now(), token is not None or self._are_owed([item])
+        sent, by_receipt = clock.now(), token is not None or self._are_pending([item])
         new = yield from self._membership.add_one(item, token)
-        if not owed:
+        if not by_receipt:
             self._learn_one(handle, item, sent, there=True, new=new)
         return new
 
@@ -130,7 +134,7 @@ class CachedMembership:
         return there
 
     def add(self, encoded: Encoded, source: Sequence[object]) -> Op[Answers]:
-        """Add items; say of each whether it was new."""
+        """Add items; return for each whether it was new."""
         return self._stored.attempt(partial(self._add, encoded=encoded, source=source))
 
     def _add(self, handle: Handle, encoded: Encoded, source: Sequence[object]) -> Op[Answers]:
@@ -142,16 +146,16 @@ class CachedMembership:
             return Answers(lambda *_: None, [False] * len(encoded))
         copy = yield from self._refreshed(handle)
         asked = batch.take(ask)
-        sent, owed = clock.now(), self._are_owed(asked.encoded)
+        sent, by_receipt = clock.now(), self._are_pending(asked.encoded)
         try:
             replies = yield from self._membership.add(asked, [source[i] for i in ask])
         except BatchInterruptedError as error:
             raise _merged_error(error, ask.tolist(), source) from error.__cause__
         if self._stored.handle is not handle and len(ask) < len(encoded):
-            # The filter may have been lost meanwhile, and then the copy is of no use.
-            replies.keep(range(len(replies)))
+            # The filter may have been lost meanwhile, and the copy with it.
+            replies.store(range(len(replies)))
             raise LayoutChanged
-        if not owed:
+        if not by_receipt:
             self._learn(copy, sent, asked, replies.count(False))
         merged = np.zeros(len(encoded), dtype=np.bool_)
         merged[ask] = replies
@@ -180,29 +184,30 @@ class CachedMembership:
         return listed
 
     def _unknown(self, handle: Handle, batch: HashedBatch) -> NDArray[np.intp]:
-        """Return the indexes of the items that are not known to be in the filter."""
+        """Return the indexes of the items that the copy cannot answer."""
         copy = self._copy
         if copy is None or copy.handle is not handle or clock.now() >= copy.until:
             return np.arange(len(batch.encoded))
         missing = batch.addresses.missing(copy.bits.array)
-        if pending := self._pending.items:  # answered by its call
-            owed = [i for i, item in enumerate(batch.encoded) if as_bytes(item) in pending]
-            return np.union1d(missing, owed).astype(np.intp)
+        if pending := self._pending.items:  # pending items get the answers of their calls
+            unanswered = [i for i, item in enumerate(batch.encoded) if as_bytes(item) in pending]
+            return np.union1d(missing, unanswered).astype(np.intp)
         return missing
 
-    def _are_owed(self, items: Encoded) -> bool:
-        """True if receipts may answer for all items, which say nothing about the filter as it is now."""
+    def _are_pending(self, items: Encoded) -> bool:
+        """Return whether all items are pending; then receipts may answer, which prove no generation."""
         pending = self._pending.items
         return bool(pending) and all(as_bytes(item) in pending for item in items)
 
     def _refreshed(self, handle: Handle) -> Op[_Copy]:
-        """Return the copy of the filter that `handle` names, after reading the pieces that are due."""
+        """Return the copy of the filter of `handle`, after reading the pieces that are due."""
         copy = self._copy
         if copy is None or copy.handle is not handle:
             copy = self._copy = _Copy(handle)
         while (first := copy.next_piece) is not None and clock.now() >= copy.not_before:
             following, asked = first + PIECE_BYTES, clock.now()
-            copy.next_piece = following if following < len(copy.bits.bytes) else None  # others read on
+            # Set before the read, so that concurrent calls go on with the piece after this one.
+            copy.next_piece = following if following < len(copy.bits.bytes) else None
             is_read = False
             try:
                 is_read = yield from self._read(copy, first)
@@ -218,7 +223,7 @@ class CachedMembership:
         return copy
 
     def _read(self, copy: _Copy, first: int) -> Op[bool]:
-        """Read a piece into the copy; False if there was an error."""
+        """Read a piece into the copy; return False after an error."""
         try:
             piece = yield from self._stored.run(
                 READ, copy.handle, (first, PIECE_BYTES), reads=True, replicas=False
@@ -232,9 +237,9 @@ class CachedMembership:
         return True
 
     def _learn(self, copy: _Copy, sent: float, there: HashedBatch | None, misses: int) -> None:
-        """Record that a call sent at `sent` confirmed the generation, and which items are in it.
+        """Record that a call sent at `sent` has confirmed the generation, and that items are in the filter.
 
-        :param misses: how many of them others had added.
+        :param misses: how many of the items other clients had added.
         """
         if there is not None:
             there.addresses.set(copy.bits.array)
@@ -247,7 +252,7 @@ class CachedMembership:
 def _merged_error(
     error: BatchInterruptedError, ask: list[int], source: Sequence[object]
 ) -> BatchInterruptedError:
-    """Return the error of a batch, given that of the items that were sent."""
+    """Return the error of a whole batch, given the error for the items that were sent."""
     until = ask[len(error.results)]
     results = [False] * until
     for i, answer in zip(ask, error.results, strict=False):
@@ -261,6 +266,6 @@ def _merged_error(
 
 
 def _answers(replies: Answers, ask: list[int], answers: list[bool]) -> Answers:
-    """Return the answers of a batch whose items at these indexes were sent."""
+    """Return the answers of a whole batch; `ask` has the indexes of the items that were sent."""
     index = {i: j for j, i in enumerate(ask[: len(replies)])}
-    return Answers(lambda i, _: replies.keep([index[i]] if i in index else ()), answers)
+    return Answers(lambda i, _: replies.store([index[i]] if i in index else ()), answers)

@@ -1,8 +1,8 @@
-"""The script calls that test and add encoded items, and what makes them safe to send again.
+"""The script calls that test and add encoded items, with safe retries.
 
-Items are packed for the layout that this object knows, and again where that is `LayoutChanged`.  A call that
-adds has a lane of its own (`receipts`).  Items whose call was not answered are pending (`pending`), and are
-asked about one by one.
+Items are packed for the layout that this object knows; after `LayoutChanged` they are packed again.  A call
+that adds has its own session (`receipts`).  The items of a call without an answer are pending (`pending`);
+they are then added one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, NoReturn, TypeGuard, cast
 from zlib import crc32
 
-from bloomredis.bits.batch import Encoded, Prepared, parts_of
+from bloomredis.bits.batch import Encoded, Prepared, items_and_prepared
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.operations.items.capacity import Fullness
 from bloomredis.operations.items.outcomes import (
@@ -22,17 +22,17 @@ from bloomredis.operations.items.outcomes import (
     raise_interrupted,
     raise_unknown,
 )
-from bloomredis.protocol import clock, forms, scripts
+from bloomredis.protocol import calls, clock, forms, scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import (
     RECEIPT_SECONDS,
-    Lane,
-    Lanes,
     Pending,
+    Session,
+    Sessions,
     give_back,
-    in_a_lane,
+    in_session,
     only_call,
 )
 from bloomredis.protocol.replies import (
@@ -47,24 +47,24 @@ from bloomredis.protocol.replies import (
 )
 from bloomredis.protocol.steps import Op, Outcome, Reply
 from bloomredis.stored.state.base import UNBOUNDED, Arguments, Stored
-from bloomredis.stored.state.handle import Handle, LayoutChanged
-from bloomredis.stored.state.item_calls import Add, ContainsByReading, Template
+from bloomredis.stored.state.handle import Handle, Layer, LayoutChanged
+from bloomredis.stored.state.item_calls import Add, Contains, ContainsByReading, Template
 
-ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
-_ADD_COUNT: Final = scripts.load("add_count", forms.integer)
+ADD, CONTAINS = scripts.load_script("add"), scripts.load_script("contains")
+_ADD_COUNT: Final = scripts.load_script("add_count", forms.integer)
 
 
 class Membership:
-    """The calls that one filter object makes.
+    """The calls of one filter object that add and test items.
 
-    :param change: the script of adds; with another one they do something else.
-    :param replicas: tests may be answered by a replica.
+    :param change: the script that adds items; with the script of a removal, the add methods remove.
+    :param replicas: a replica may answer tests.
     """
 
     def __init__(
         self,
         stored: Stored,
-        lanes: Lanes,
+        sessions: Sessions,
         pending: PendingCalls,
         *,
         retry_safe: bool,
@@ -74,26 +74,29 @@ class Membership:
         self._change = change
         self._replicas = replicas
         self._stored = stored
-        self._lanes = lanes
+        self._sessions = sessions
         self._pending = pending
         self._retry_safe = retry_safe
         self._template: Template | None = None
         self.reads = False
-        """A test of one item may read its blocks: several commands cost hardly more than one."""
+        """True if a test of one item may read the item's blocks without a script.
+
+        That is worth it where several commands sent together cost hardly more than one.
+        """
         self.fullness: Fullness | None = None
-        """What watches over the capacity, if anything does."""
-        self.loaded = 0  # items that were new in loads
+        """The watch over the capacity, if there is one."""
+        self.loaded = 0  # new items in loads
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_template": None}
 
     def template(self, handle: Handle) -> Template:
-        """Return the parts that all calls about a handle share."""
+        """Return the template that all calls for a handle share."""
         if self._template is not None and self._template.handle is handle:
             return self._template
-        known = self._stored.template(handle, self._change, replicas=self._replicas)
-        self._template = known
-        return known
+        template = self._stored.template(handle, self._change, replicas=self._replicas)
+        self._template = template
+        return template
 
     def test_one(self, item: bytes) -> Op[bool]:
         """Test an item."""
@@ -105,82 +108,116 @@ class Membership:
             if self.reads and template.masks is not None:
                 reading = ContainsByReading(template, template.masks(item))
                 try:
-                    there = reading.found((yield reading))
+                    there = reading.answer_in((yield reading))
                 except Exception as error:
                     raise_explained(error)
                 if there is not None:
-                    return there  # else the script says what it means
+                    return there  # else the script is called, and detects the reason
             call = template.test_of_one(item)
             outcome: Reply
             try:
                 outcome = yield call
             except Exception as error:
                 outcome = error
-            there = call.found(outcome)
+            there = call.answer_in(outcome)
             if there is not None:
                 return there
             with suppress(LayoutChanged):
                 (answer,) = yield from self._stored.tested(call, outcome, 1)
                 return answer
 
-    def test(self, batch: Encoded | Prepared) -> Op[list[bool]]:
-        """Test items, some in each script."""
-        items, prepared = parts_of(batch)
+    def handle_of(self, count: int, *, adds: bool) -> Handle | None:
+        """Return the handle if one call can take `count` items and can be sent now; else None."""
+        handle = self._stored.handle
+        if handle is None or count > handle.items or (adds and (self._pending.items or self.fullness)):
+            return None
+        return handle
+
+    def new_test(self, handle: Handle, batch: Encoded | Prepared) -> Contains:
+        """Return the call that tests items, for a handle of `handle_of`."""
+        items, prepared = items_and_prepared(batch)
+        return self.template(handle).test_of(items, pack(handle, items, prepared))
+
+    def new_add(self, handle: Handle, batch: Encoded | Prepared) -> Add:
+        """Return the call that adds items, for a handle of `handle_of`; the caller must send it at once."""
+        items, prepared = items_and_prepared(batch)
+        return self._new_add(handle, pack(handle, items, prepared), items, clock.now())
+
+    def test(self, batch: Encoded | Prepared, made: tuple[Contains, Reply] | None = None) -> Op[list[bool]]:
+        """Test items, in one or more scripts.
+
+        :param made: a call that was made for all items, and its outcome.
+        """
+        items, prepared = items_and_prepared(batch)
         answers: list[bool] = []
+        if made is not None:
+            with suppress(LayoutChanged):
+                answers += yield from self._stored.tested(*made, len(items))
         while len(answers) < len(items):
             handle = yield from self._stored.acquire()
             template = self.template(handle)
-            cut, last = cutter(handle, items, len(answers), prepared)
+            pack_range, last = range_packer(handle, items, len(answers), prepared)
             with suppress(LayoutChanged):
                 for start in range(len(answers), last, handle.items):
                     stop = min(start + handle.items, last)
-                    answers += yield from self._stored.test(template, items[start:stop], cut(start, stop))
+                    answers += yield from self._stored.test(
+                        template, items[start:stop], pack_range(start, stop)
+                    )
         return answers
 
     def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
-        """Add an item; True if it was new.  `token` names the call that is asked about."""
+        """Add an item; True if it was new.  With a `token`, return the answer of the call that it names."""
         while True:
             handle, now = self._stored.handle or (yield from self._stored.open()), clock.now()
             fullness = self.fullness
-            if fullness is not None and (now > fullness.until or handle is not fullness.known):
-                return (yield from fullness.watched(self.add_one(item, token)))
+            if fullness is not None and (now > fullness.next_check or handle is not fullness.counted):
+                return (yield from fullness.run_counted(self.add_one(item, token)))
             packed, pending = handle.layout.pack_one(item), self._pending
             try:
                 if token is not None or (pending.items and pending.find(item, handle.generation)):
                     return (yield from self._add_pending(handle, packed, item, token)) == 1
-                call = self._new_add(handle, packed, (item,), now)
-                outcome: Outcome
-                try:
-                    outcome = yield call
-                except BaseException as error:  # interrupted or not
-                    outcome = error
-                if self._is_done(outcome, call):
-                    return outcome == 1
-                return (yield from self._finish(call, outcome)) == 1
+                return (yield from self._add(handle, packed, (item,), now)) == 1
             except LayoutChanged:
                 continue
 
-    def add(self, batch: Encoded | Prepared, source: Sequence[object]) -> Op[Answers]:
-        """Add items, some in each script; say of each whether it was new.
+    def answers_of(self, call: Add, flags: Flags) -> Answers:
+        """Return the answers of a successful call."""
+        items, generation, pending = call.items, call.template.handle.generation, self._pending
+        return Answers(
+            lambda i, answer: pending.store_answer(items[i], generation, answer=answer), flags_of(flags)
+        )
+
+    def add(
+        self,
+        batch: Encoded | Prepared,
+        source: Sequence[object],
+        made: tuple[Add, Outcome] | None = None,
+    ) -> Op[Answers]:
+        """Add items, in one or more scripts; return for each whether it was new.
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
+        :param made: a call that was made for all items, and its outcome.
         """
-        items, prepared = parts_of(batch)
-        generations: list[tuple[int, bytes]] = []  # of the answers from each index on
+        items, prepared = items_and_prepared(batch)
+        generations: list[tuple[int, bytes]] = []  # index of the first answer of each generation
 
-        def keep(i: int, answer: bool) -> None:  # noqa: FBT001 - an index and its answer
+        def store(i: int, answer: bool) -> None:  # noqa: FBT001 - an index and its answer
             generation = next(own for start, own in reversed(generations) if start <= i)
             self._pending.store_answer(items[i], generation, answer=answer)
 
-        answers = Answers(keep)
+        answers = Answers(store)
         try:
+            if made is not None:
+                generations.append((0, made[0].template.handle.generation))
+                with suppress(LayoutChanged):
+                    answers += flags_of((yield from self._finish(*made)))
             while len(answers) < len(items):
                 handle = self._stored.handle or (yield from self._stored.open())
                 generations.append((len(answers), handle.generation))
                 try:
                     if len(items) <= handle.items and not (answers or self._pending.items):
                         packed = pack(handle, items, prepared)
-                        answers += flags_of((yield from self._add(handle, packed, items)))
+                        answers += flags_of((yield from self._add(handle, packed, items, clock.now())))
                     else:
                         yield from self._add_rest(handle, items, answers, prepared)
                 except LayoutChanged:
@@ -188,100 +225,96 @@ class Membership:
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted
-            answers.keep(range(len(answers)))
+            answers.store(range(len(answers)))
             raise
         return answers
 
     def add_unasked(self, items: Encoded, source: Sequence[object]) -> Op[int]:
-        """Add items for a caller who asks for no answers; return how many were new.
+        """Add items for a caller who needs no answers; return how many were new.
 
-        An answer that another call is owed is left to that one.
+        The answers of pending items are kept for the retries of their callers.
         """
-        owed = self._pending.unanswered(items)
+        unanswered = self._pending.unanswered(items)
         answers = yield from self.add(items, source)
-        answers.keep(owed)
+        answers.store(unanswered)
         return sum(answers)
 
     def _add_rest(
         self, handle: Handle, items: Encoded, answers: list[bool], prepared: Prepared | None
     ) -> Op[None]:
-        """Add items that have no answer yet: as many as are worth packing together."""
+        """Add the next items that have no answer yet: as many as are packed together."""
         first = len(answers)
-        cut, last = cutter(handle, items, first, prepared)
+        pack_range, last = range_packer(handle, items, first, prepared)
         for start, stop, pending in self._pending.split_runs(
             items, first, last, handle.items, handle.generation
         ):
             if pending:
                 answers += flags_of(
-                    (yield from self._add_pending(handle, cut(start, stop), items[start], None))
+                    (yield from self._add_pending(handle, pack_range(start, stop), items[start], None))
                 )
                 continue
-            while len(answers) < stop:  # a script may end early, where the filter has to grow
+            while len(answers) < stop:  # a script ends early if the filter must grow
                 at = len(answers)
-                answers += flags_of((yield from self._add(handle, cut(at, stop), items[at:stop])))
+                answers += flags_of(
+                    (yield from self._add(handle, pack_range(at, stop), items[at:stop], clock.now()))
+                )
 
-    def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Flags]:
-        """Add packed items in one script."""
-        call = self._new_add(handle, packed, items, clock.now())
+    def _add(
+        self, handle: Handle, packed: bytes, items: Encoded, sent: float, *, elsewhere: bool = False
+    ) -> Op[Flags]:
+        """Add packed items in one script, which is sent now; without a reliable reply they become pending.
+
+        :param elsewhere: the call was moved to a new session because of a clone; it is not moved again.
+        """
+        call = self._new_add(handle, packed, items, sent)
         outcome: Outcome
         try:
             outcome = yield call
-        except BaseException as error:
+        except BaseException as error:  # includes interruptions
             outcome = error
-        if self._is_done(outcome, call):
+        if self.is_done(outcome, call):
             return outcome
-        return (yield from self._finish(call, outcome))
+        return (yield from self._finish(call, outcome, elsewhere=elsewhere))
 
-    def _is_done(self, outcome: Outcome, call: Add) -> TypeGuard[Flags]:
-        """Return whether an outcome needs no closer look; then free the lane, and count what is new."""
-        lane = call.lane
-        if lane is None:
+    def is_done(self, outcome: Outcome, call: Add) -> TypeGuard[Flags]:
+        """Return whether an outcome is a plain reply; if it is, free the session and count the new items."""
+        session = call.session
+        if session is None or not call.is_plain(outcome):
             return False
-        if outcome == 1 == len(call.items):
-            new = 1
-        elif call.is_plain(outcome):
-            new = new_in(outcome)
-        else:
-            return False
-        lane.free.append(lane)
-        self.count(new)
+        session.free.append(session)
+        self.count(outcome)
         return True
 
     def _new_add(self, handle: Handle, packed: bytes, items: Encoded, sent: float) -> Add:
-        """Return a call that adds packed items, which is sent now."""
-        template = self._template
+        """Return a call that adds packed items; the caller must send it at once."""
+        template, session = self._template, None
         if template is None or template.handle is not handle:
             template = self.template(handle)
         if self._stored.only_read:
             self._stored.check_writable()
-        if not self._retry_safe:
-            return Add(template, packed, None, items, sent)
-        lanes = self._lanes.free
-        lane = lanes.pop() if lanes else self._lanes.take()
-        lane.next_call(crc32(packed, handle.check))
-        return Add(template, packed, lane, items, sent)
+        if self._retry_safe:
+            sessions = self._sessions.free
+            session = sessions.pop() if sessions else self._sessions.take()
+            session.next_call(crc32(packed, handle.check))
+        return Add(template, packed, session, items, sent)
 
-    def count(self, new: int) -> None:
-        """Count items that were new; say where the capacity is reached."""
+    def count(self, reply: Flags) -> None:
+        """Subtract the new items of a reply from the capacity left; react if none is left."""
         stored = self._stored
-        stored.left -= new
-        if stored.left <= 0:
+        stored.capacity_left -= reply if isinstance(reply, int) else new_in(reply)
+        if stored.capacity_left <= 0:
             if self.fullness is None:
-                stored.left = UNBOUNDED
+                stored.capacity_left = UNBOUNDED
             else:
-                self.fullness.passed()
+                self.fullness.on_capacity_reached()
 
     def _finish(self, call: Add, outcome: Outcome, *, elsewhere: bool = False) -> Op[Flags]:
-        """Return the reply to a call that adds items; record its items as pending if it has none to rely on.
-
-        :param outcome: the reply or the error of its first sending.
-        :param elsewhere: its lane is new, and nobody else's whatever the server says.
-        """
-        handle, lane = call.template.handle, call.lane
-        if lane is None:
+        """Return the reply to a call that adds items; handle errors, refusals and late replies."""
+        handle, session = call.template.handle, call.session
+        if session is None:
             with OutcomeMatters(self._stored.name):
                 reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
-            self.count(new_in(reply))
+            self.count(reply)
             return reply
         try:
             reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
@@ -289,30 +322,25 @@ class Membership:
             if is_used_by_clone(error) and not elsewhere:
                 return (yield from self._add_elsewhere(call))
             if is_not_executed(error) and not is_used_by_clone(error):
-                give_back(lane)
+                give_back(session)
                 raise
             self._raise_unknown(error, call)
         waited = clock.now() - call.sent
         if reply != 1 and waited > RECEIPT_SECONDS and not all(flags := flags_of(reply)):
-            # Its receipt may have been gone when it was sent again: an item may be there by this very call.
+            # If the receipt expired before a retry, this very call may have added the items that are there.
             late = ConnectionFailedError(f"the reply came {waited:.0f} s after the first sending")
             self._raise_unknown(late, call, late=flags)
-        give_back(lane)
-        self.count(new_in(reply))
+        give_back(session)
+        self.count(reply)
         return reply
 
     def _add_elsewhere(self, call: Add) -> Op[Flags]:
-        """Add the items of a call in another lane: theirs is also that of a cloned machine or process."""
-        self._lanes.renew()
-        again = self._new_add(call.template.handle, call.packed, call.items, clock.now())
-        outcome: Outcome
-        try:
-            outcome = yield again
-        except BaseException as error:
-            outcome = error
-        reply = yield from self._finish(again, outcome, elsewhere=True)
+        """Add the items of a call in another session; a clone of this machine or process used the first."""
+        self._sessions.after_fork()
+        handle, now = call.template.handle, clock.now()
+        reply = yield from self._add(handle, call.packed, call.items, now, elsewhere=True)
         flags = flags_of(reply)
-        if not all(flags):  # perhaps by an earlier sending, whose receipt the clone has overwritten
+        if not all(flags):  # an earlier attempt may have added them; the clone has overwritten its receipt
             call.sent -= RECEIPT_SECONDS
             self._raise_unknown(None, call, late=flags)
         return reply
@@ -320,19 +348,19 @@ class Membership:
     def _raise_unknown(
         self, error: BaseException | None, call: Add, *, late: Sequence[bool] = ()
     ) -> NoReturn:
-        """Record the items of a call without an answer, or with a late one, and raise its public error."""
-        lane, generation = cast("Lane", call.lane), call.template.handle.generation
-        pending = self._pending.add(call.items, lane.name, lane.call, generation, call.sent, late=late)
+        """Record a call's items as pending, since its reply is missing or late; raise the public error."""
+        session, generation = cast("Session", call.session), call.template.handle.generation
+        pending = self._pending.add(call.items, session.name, session.call, generation, call.sent, late=late)
         tokens = [each.token(item) for item, each in zip(call.items, pending, strict=True)]
         raise_unknown(self._stored.name, error, tokens)
 
     def _add_pending(
         self, handle: Handle, packed: bytes, item: str | bytes, token: Pending | None
     ) -> Op[Flags]:
-        """Add one pending item: of those who ask, one gets the answer of the pending call."""
+        """Add one pending item; of all retries, exactly one gets the answer of the pending call."""
         with self._pending.checkout(item, handle.generation, token) as calls:
             if not calls:
-                return (yield from self._add(handle, packed, (item,)))
+                return (yield from self._add(handle, packed, (item,), clock.now()))
             reply: Flags = 0
             for pending in calls:
                 reply = yield from self._ask_again(handle, packed, item, pending, by_token=token is not None)
@@ -346,35 +374,36 @@ class Membership:
     def _ask_again(
         self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending, *, by_token: bool = False
     ) -> Op[Flags]:
-        """Add one packed item that was in a call without an answer: answer as that call would have."""
+        """Add one packed item of a pending call; return the answer of that call."""
         count_receipt()
         if pending.answer is not None:
             if handle.is_being_rebuilt:
                 return (yield from self._answer_in_both(handle, packed, answer=pending.answer))
             there = yield from self._stored.test(self._stored.template(handle), (item,), packed)
-            if not there[0] and not self._pending.every_call_counts:  # forgotten meanwhile, not removed
-                return (yield from self._add(handle, packed, (item,)))
+            if not there[0] and not self._pending.every_call_counts:  # the item was forgotten
+                return (yield from self._add(handle, packed, (item,), clock.now()))
             return int(pending.answer)
         if self._pending.every_call_counts and pending.until <= clock.now():
-            # Without its receipt an execution would be a second one.
+            # Without its receipt the call might be executed twice.
             raise_unknown(self._stored.name, None, [pending.token(item)], UNCOUNTED)
-        keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
+        keys = [self._sessions.key(pending.name), self._sessions.key(pending.session)]
         own = only_call(crc32(as_bytes(item), handle.check))
         arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
             answer = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
             reply = checked(answer, 1)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
-            # The token is its caller's, who may ask too; without it this object asks again.
+            # A caller who gave the token may use it again; without a token this object retries.
             given = by_token or is_used_by_clone(error)
             raise_unknown(self._stored.name, error, [pending.token(item) if given else None])
-        self.count(new_in(reply))
+        self.count(reply)
         return reply
 
     def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Flags]:
-        """Return a kept answer once the item, which the filter has, is in its successor too.
+        """Add an item with a saved answer to the filter and its successor; return the saved answer.
 
-        Nothing is to be known of that call, so it has no lane; after a fault the answer is still kept.
+        The filter contains the item already.  The reply to this add does not matter, so the add has no
+        session.  After an error the answer stays saved.
         """
         try:
             yield from self._stored.run(self._change, handle, [packed])
@@ -382,36 +411,56 @@ class Membership:
             raise_unknown(self._stored.name, error, [None])
         return int(answer)
 
-    def settle(self, item: bytes) -> Op[None]:
-        """Make sure that the pending calls about an item have been executed.
+    def resolve_pending(self, item: bytes) -> Op[None]:
+        """Make sure that the pending calls of an item have been executed.
 
-        Nobody gets their answers from then on but the holder of a token.
+        From then on only the holder of a token gets their answers.
         """
         while item in self._pending.items:
             handle = yield from self._stored.acquire()
             pending = self._pending.find(item, handle.generation)
-            if pending is None:  # what is pending is of another generation
+            if pending is None:  # the pending calls are of another generation
                 return
             packed = handle.layout.pack_one(item)
             with suppress(LayoutChanged), self._pending.checkout(item, handle.generation, pending):
                 yield from self._ask_again(handle, packed, item, pending)
 
     def add_count(self, handle: Handle, added: int) -> Op[None]:
-        """Count items that were new when their bits were set by other scripts."""
-
-        def count(lane: Lane) -> Op[int]:
-            return self._stored.run(_ADD_COUNT, handle, (added, lane.next_call(added)), (lane.key,))
-
+        """Add new items, whose bits other scripts have set, to the stored count."""
         self.loaded += added
-        with suppress(LayoutChanged):  # it is another one by now, or has been begun to be rebuilt
+        with suppress(LayoutChanged):  # the filter was replaced, or its rebuild has begun
+            yield from self.reserve(handle, added)
+
+    def reserve(self, handle: Handle, added: int) -> Op[int]:
+        """Count items whose bits other scripts will set; return how many of them the filter has room for.
+
+        Even for no items the filter's identity is checked.
+        """
+
+        def count(session: Session) -> Op[int]:
+            return self._stored.run(_ADD_COUNT, handle, (added, session.next_call(added)), (session.key,))
+
+        if added and self._retry_safe:
+            return (yield from in_session(self._sessions, count))
+        return (yield from self._stored.run(_ADD_COUNT, handle, [added], again=not added))
+
+    def take_back(self, layer: Layer, added: int) -> Op[None]:
+        """Subtract items from the count of a layer, which may not be the newest any more."""
+        wait = self._stored.wait
+
+        def count(session: Session) -> Op[int]:
+            named = (layer.identity, -added, session.next_call(added))
+            return calls.call(_ADD_COUNT, (layer.key, session.key), named, wait)
+
+        with suppress(Refusal):  # the layer has vanished
             if self._retry_safe:
-                yield from in_a_lane(self._lanes, count)
+                yield from in_session(self._sessions, count)
             else:
-                yield from self._stored.run(_ADD_COUNT, handle, [added], again=False)
+                yield from calls.call(_ADD_COUNT, [layer.key], [layer.identity, -added], wait, again=False)
 
 
 PACKED: Final = 16_384
-"""Items that are packed together; more would be to do again where the filter gets another layer."""
+"""The number of items that are packed together; they are packed again if the filter gets a layer."""
 
 
 def pack(handle: Handle, items: Encoded, prepared: Prepared | None) -> bytes:
@@ -421,12 +470,12 @@ def pack(handle: Handle, items: Encoded, prepared: Prepared | None) -> bytes:
     return handle.layout.pack(items)
 
 
-def cutter(
+def range_packer(
     handle: Handle, items: Encoded, first: int, prepared: Prepared | None
 ) -> tuple[Callable[[int, int], bytes], int]:
-    """Return what packs items from one index to another for the filter, and the index where it ends.
+    """Return a function that packs a range of items, and the end of the indexes that it takes.
 
-    Those from the `first` on are packed together: all that were prepared for it, or a number of them.
+    Items from `first` on are packed together: all of them if they are prepared for the layout, else `PACKED`.
     """
     size = handle.layout.item_bytes
     if not size:

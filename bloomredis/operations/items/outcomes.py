@@ -1,4 +1,4 @@
-"""Outcomes of calls: answers that can be kept, and errors for answers that did not come."""
+"""Outcomes of calls: answers that can be saved for a retry, and errors for missing answers."""
 
 from __future__ import annotations
 
@@ -23,43 +23,44 @@ from bloomredis.protocol.replies import (
 )
 from bloomredis.stored.state.handle import LayoutChanged
 
-PASSING: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError)
-"""Errors whose reason passes, so that a caller goes on with the same items."""
+TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError)
+"""Transient errors, after which a caller can go on with the same items."""
 
 _ADVICE: Final = "ask again with the token of this error"
 _ADVICE_WITHOUT: Final = "a second call on the same object answers as this one would have"
 _FORGOTTEN: Final = (
-    "the item is in {!r}, perhaps by a call that got no reply, and whose receipt is gone: whether it was new "
-    "cannot be known any more, however often it is asked (error.final)"
+    "the item is in {!r}, perhaps by a call that got no reply and whose receipt is gone: whether it was new "
+    "cannot be known any more, and no retry will tell (error.final)"
 )
 
 UNCOUNTED: Final = (
     "a call on {!r} got no reply, and its receipt is gone: whether it was executed cannot be known any more, "
-    "and to send it again might count it twice (error.final); the next call without its token is another one"
+    "and a retry might count it twice (error.final); the next call without its token counts again"
 )
 """For a filter in which every call counts."""
 
 
 class Answers(list[bool]):
-    """Answers of a batch, in order; one that could not be delivered can be kept for who asks again.
+    """Answers of a batch, in order, that can be stored for a retry if their caller is gone.
 
-    `keep` is given the index of an item and its answer; it must not refer to the answers, which would keep
-    both in memory until the next collection of garbage.  A forked child keeps none of its parent's answers.
+    `store` gets the index of an item and its answer.  It must not refer to this object, since such a cycle
+    would keep both in memory until the next garbage collection.  A forked child stores none of its parent's
+    answers.
     """
 
-    def __init__(self, keep: Callable[[int, bool], None], answers: Iterable[bool] = ()) -> None:
+    def __init__(self, store: Callable[[int, bool], None], answers: Iterable[bool] = ()) -> None:
         super().__init__(answers)
-        self._keep = keep
+        self._store = store
         self._process = os.getpid()
 
-    def keep(self, indexes: Iterable[int]) -> None:
-        """Keep the answers of these items of the batch."""
+    def store(self, indexes: Iterable[int]) -> None:
+        """Store the answers of these items of the batch, for a retry."""
         for i in indexes if self._process == os.getpid() else ():
-            self._keep(i, self[i])
+            self._store(i, self[i])
 
 
 def is_not_executed(error: BaseException) -> bool:
-    """True if an error proves that a call was not executed, even if it had been sent before."""
+    """Return whether an error proves that no attempt of a call was executed."""
     if isinstance(error, ServerRefusedError):
         return error.word in NOT_EXECUTED
     if isinstance(error, ConnectionFailedError):
@@ -74,8 +75,9 @@ def raise_unknown(
 ) -> NoReturn:
     """Raise the public error for a call without an answer, whose items have these tokens.
 
-    :param error: None if the server has forgotten the call; so it has where its lane has gone on.
-    :param forgotten: the message for that.
+    :param error: the error of the call; None if the server has forgotten the call.  An error that shows that
+        a clone has used the call's session is treated like None.
+    :param forgotten: the message for a forgotten call.
     """
     advice = _ADVICE if tokens[0] else _ADVICE_WITHOUT
     unknown: OutcomeUnknownError
@@ -84,7 +86,7 @@ def raise_unknown(
         unknown.final = True
     elif isinstance(error, ConnectionFailedError):
         unknown = in_doubt(error, name, advice, tokens[0])
-    elif isinstance(error, Refusal):  # of a script that was asked about an earlier call
+    elif isinstance(error, Refusal):  # a retry was refused
         unknown = OutcomeUnknownError(f"what a call on {name!r} did cannot be known any more: {error}")
     elif isinstance(error, ServerRefusedError):
         message = f"{error}. An earlier sending may have been executed: {advice}"
@@ -106,24 +108,26 @@ def raise_interrupted(
     raise interrupted from error
 
 
-def interrupted_reading(error: BloomError, call: str, items: Sequence[object]) -> BatchInterruptedError:
-    """Return the error of one batch of many, the later of which have not been read."""
+def interrupted_stream(error: BloomError, call: str, items: Sequence[object]) -> BatchInterruptedError:
+    """Return the error for one batch of a stream, whose later items have not been read."""
     if not isinstance(error, BatchInterruptedError):
-        return interrupted_by(error, call, [], items, getattr(error, "tokens", ()), unread=True)
-    interrupted = interrupted_by(error.__cause__, call, error.results, items, error.tokens, unread=True)
+        return interrupted_by(error, call, [], items, getattr(error, "tokens", ()), stream=True)
+    interrupted = interrupted_by(error.__cause__, call, error.results, items, error.tokens, stream=True)
     interrupted.answers = error.answers
     return interrupted
 
 
-def raise_unread(error: BloomError, call: str, items: Sequence[object], *, is_alone: bool) -> NoReturn:
-    """Raise the error of one batch of many.
+def raise_batch_of_stream(
+    error: BloomError, call: str, items: Sequence[object], *, can_repeat_all: bool
+) -> NoReturn:
+    """Raise the error for one batch of a stream.
 
-    :param is_alone: the caller still has the items, and can make the whole call again.
+    :param can_repeat_all: the caller still has all items, and can make the whole call again.
     """
-    if is_alone and not isinstance(error, BatchInterruptedError):
+    if can_repeat_all and not isinstance(error, BatchInterruptedError):
         raise error
     cause = error.__cause__ if isinstance(error, BatchInterruptedError) else error
-    raise interrupted_reading(error, call, items) from cause
+    raise interrupted_stream(error, call, items) from cause
 
 
 def interrupted_by(
@@ -133,10 +137,10 @@ def interrupted_by(
     items: Sequence[object],
     tokens: Sequence[str | None],
     *,
-    unread: bool = False,
+    stream: bool = False,
 ) -> BatchInterruptedError:
-    """Return the error of a batch whose first items have these answers, the others these tokens."""
-    then = f", and then with {call}(iterator) for the items that were not read yet" if unread else ""
+    """Return the error of a batch whose first items have these answers, and the others these tokens."""
+    then = f", and then with {call}(iterator) for the items that were not read yet" if stream else ""
     final = isinstance(error, OutcomeUnknownError) and error.final
     rest, once = ("error.rest[1:]", "") if final else ("error.rest", " once the reason is gone")
     interrupted = BatchInterruptedError(

@@ -1,1 +1,1 @@
-"""The verbs of each public class, one class a file."""
+"""The operations of each public class, one class a file."""

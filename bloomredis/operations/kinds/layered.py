@@ -1,4 +1,4 @@
-"""The verbs that filters which grow and filters which rotate have in common."""
+"""Operations that scaling and rotating filters share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bloomredis.stored.layers.record import LayerRecord
 
 
 class LayeredOperations(FilterOperations):
-    """The verbs of a filter of several layers."""
+    """The operations of a filter in several layers."""
 
     stored: StoredLayers
     record_class: ClassVar[type[LayerRecord]]
@@ -46,10 +46,12 @@ class LayeredOperations(FilterOperations):
         LayeredOperations.__init__(operations, name, Options(**common))
         return operations
 
-    def known(self) -> dict[str, object]:
+    def local_parameters(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""
         record = self._new if self.stored.handle is None else self.stored.record
-        return info.known(None if record is None else record.head, None)
+        if record is None:
+            return {}
+        return info.local_parameters(record.head, None) | record.own_parameters
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""

@@ -1,4 +1,4 @@
-"""Filters that another system spreads over keys and servers, by a rule of the layout."""
+"""Operations of filters that another system spreads over keys and servers, by a rule of the layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bloomredis.operations.codec import Codec
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.kinds.plain import PlainOperations
-from bloomredis.operations.kinds.routed import Place, RoutedOperations
+from bloomredis.operations.kinds.routed import PartId, RoutedOperations
 from bloomredis.operations.options import PlainParameters, Seconds
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
@@ -24,17 +24,17 @@ class PartitionedLayout(ForeignLayout, Protocol):
 
     @property
     def servers(self) -> tuple[object, ...] | None:
-        """The servers as the system names them, None for one."""
+        """The servers as the system names them; None for a single server."""
 
     @property
     def partitions(self) -> int | None:
-        """Keys a server, None for one key that has the filter's own name."""
+        """Number of keys on each server; None for one key with the filter's own name."""
 
     def partition(self, encoded: bytes) -> tuple[int, str]:
-        """Return the server of an item, and the end of its key there, behind the filter's name."""
+        """Return the number of an item's server, and the suffix of its key after the filter's name."""
 
     def parts(self) -> list[tuple[int, str]]:
-        """Return the same of every part that can have an item."""
+        """Return the server and suffix of every part that can have an item."""
 
 
 def operations(
@@ -48,7 +48,7 @@ def operations(
 
 
 class PartitionedOperations(RoutedOperations):
-    """The verbs of a filter in several bitmaps of another system."""
+    """The operations of a filter in several bitmaps of another system."""
 
     def __init__(self, name: str, layout: PartitionedLayout, parameters: PlainParameters[Any]) -> None:
         sample = PlainOperations(arguments.name(name), **parameters)  # checks the parameters
@@ -58,30 +58,33 @@ class PartitionedOperations(RoutedOperations):
         self.servers = len(layout.servers or (None,))
         self._places = layout.parts()
 
-    def _place(self, encoded: bytes) -> Place:
+    def _place(self, encoded: bytes) -> PartId:
         return self.layout.partition(encoded)
 
-    def _new_part(self, place: Place) -> Queueing:
+    def _num_parts(self) -> int:
+        return len(self._places)
+
+    def _new_part(self, place: PartId) -> Queueing:
         return PlainOperations(f"{self.name}{place[1]}", **self._parameters)
 
     def at(self, name: str, ttl: Seconds | None) -> PartitionedOperations:
-        """Return the verbs of another filter in this layout; each insert renews its `ttl`."""
+        """Return the operations of another filter in this layout; each insert renews its `ttl`."""
         parameters = self._parameters.copy()
         if ttl is not None:
             parameters |= {"ttl": ttl, "refresh_ttl": True}
         return PartitionedOperations(name, self.layout, parameters)
 
     def rebuild(self, **_: object) -> NoReturn:
-        """Raise `TypeError`: bitmaps without a header are not rebuilt."""
+        """Raise `TypeError`: bitmaps without a header cannot be rebuilt."""
         raise TypeError(f"{self.name!r} has no header, so its clients could not follow a rebuild")
 
     def snapshot(self) -> Op[LocalFilter[object]]:
-        """Raise `TypeError`: several bitmaps are not copied."""
-        raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
+        """Raise `TypeError`: several bitmaps cannot be copied."""
+        raise TypeError(f"{self.name!r} is in several bitmaps, which cannot be copied")
 
-    def known(self) -> dict[str, object]:
+    def local_parameters(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""
-        return info.known(None, self.layout)
+        return info.local_parameters(None, self.layout)
 
     def reserve(self) -> Op[None]:
         """Check that no key holds another type."""
@@ -100,5 +103,5 @@ class PartitionedOperations(RoutedOperations):
         return any((yield from self._everywhere(self._places, FilterOperations.delete)))
 
     def expire(self, seconds: Seconds) -> Op[None]:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+        """Let all keys of the filter expire that many seconds (or a timedelta) from now."""
         yield from self._everywhere(self._places, lambda part: part.expire(seconds))

@@ -1,7 +1,7 @@
-"""Calls queued on a pipeline of the caller's own, which cannot be answered with NOSCRIPT.
+"""Calls queued on the caller's own pipeline, which must not get NOSCRIPT.
 
-The first call of a script in a pipeline goes as EVAL, which loads it; the others behind it are EVALSHA.  A
-pipeline that is executed and filled again begins again.
+The first call of a script in a pipeline is EVAL, which loads the script; later calls are EVALSHA.  When a
+pipeline was executed and is filled again, its first call is EVAL again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from zlib import crc32
 
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.options import Options
-from bloomredis.protocol.forks import renewed_after_fork
-from bloomredis.protocol.receipts import Lane, Lanes, give_back
+from bloomredis.protocol.forks import register_after_fork
+from bloomredis.protocol.receipts import Session, Sessions, give_back
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.foreign.bitmap import ForeignLayout
 from bloomredis.stored.state.base import Stored
@@ -32,32 +32,32 @@ class AnyPipeline(Protocol):
 class _Filling:
     """A pipeline while it is being filled."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self.queue: object = None
         self._loaded: set[str] = set()
-        self._source = lanes
-        self._lanes: list[Lane] = []
+        self._source = sessions
+        self._sessions: list[Session] = []
         self._used = 0
 
     def __del__(self) -> None:
-        """Give the lanes back when the pipeline is gone."""
-        for lane in self._lanes:
-            give_back(lane)
+        """Give the sessions back, since the pipeline is gone."""
+        for session in self._sessions:
+            give_back(session)
 
     def begin(self, queue: object) -> None:
-        """Begin again, the pipeline having been executed."""
+        """Begin again after the pipeline was executed."""
         self.queue, self._used = queue, 0
         self._loaded.clear()
 
-    def lane(self) -> Lane:
-        """Return a lane for one queued call; it is used again when the pipeline is filled again."""
-        if self._used == len(self._lanes):
-            self._lanes.append(self._source.take())
+    def session(self) -> Session:
+        """Return a session for one queued call; the next filling of the pipeline reuses it."""
+        if self._used == len(self._sessions):
+            self._sessions.append(self._source.take())
         self._used += 1
-        return self._lanes[self._used - 1]
+        return self._sessions[self._used - 1]
 
     def put(self, pipe: AnyPipeline, call: ItemCall) -> None:
-        """Queue a call of a script."""
+        """Queue a script call."""
         script = call.script
         if script.sha in self._loaded:
             pipe.execute_command("EVALSHA", script.sha, *call.tail)
@@ -69,23 +69,23 @@ class _Filling:
 class Pipelines:
     """The pipelines on which calls of one filter object are queued."""
 
-    def __init__(self, lanes: Lanes) -> None:
-        self._lanes = lanes
-        self.renew()
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self.after_fork()
 
-    def renew(self) -> None:
-        """Begin with no pipeline: a forked child has lanes of its own."""
+    def after_fork(self) -> None:
+        """Begin without pipelines: a forked child has its own sessions."""
         self._fillings: weakref.WeakKeyDictionary[AnyPipeline, _Filling] = weakref.WeakKeyDictionary()
-        renewed_after_fork(self)
+        register_after_fork(self)
 
-    def __reduce__(self) -> tuple[type[Pipelines], tuple[Lanes]]:
-        return Pipelines, (self._lanes,)  # another process has other pipelines
+    def __reduce__(self) -> tuple[type[Pipelines], tuple[Sessions]]:
+        return Pipelines, (self._sessions,)  # another process has other pipelines
 
     def filling(self, pipe: AnyPipeline) -> _Filling:
-        """Return what is known of a pipeline.
+        """Return the filling of a pipeline.
 
-        :raises TypeError: it is none.
-        :raises ValueError: it would execute a call at once.
+        :raises TypeError: this is no pipeline.
+        :raises ValueError: the pipeline would execute a call at once.
         """
         if type(pipe) not in _pipelines:
             if not any("Pipeline" in kind.__name__ for kind in type(pipe).__mro__):
@@ -97,25 +97,25 @@ class Pipelines:
             raise ValueError("the pipeline is watching keys and executes at once; call pipe.multi() first")
         filling = self._fillings.get(pipe)
         if filling is None:
-            filling = self._fillings[pipe] = _Filling(self._lanes)
+            filling = self._fillings[pipe] = _Filling(self._sessions)
         if (queue := _queue(pipe)) is not filling.queue:
             filling.begin(queue)
         return filling
 
 
 _pipelines: Final[weakref.WeakSet[type]] = weakref.WeakSet()
-"""Classes that have been seen to be pipelines."""
+"""Classes known to be pipelines."""
 
 
 def _queue(pipe: AnyPipeline) -> object:
-    """Return the list of a pipeline's queued commands; all clients begin another one after `execute()`."""
+    """Return the list of a pipeline's queued commands; all clients make a new list after `execute()`."""
     strategy = getattr(pipe, "_execution_strategy", pipe)
     queue = getattr(strategy, "_command_queue", None)
     return getattr(pipe, "command_stack", None) if queue is None else queue
 
 
 class Queueing(FilterOperations):
-    """The verbs that are queued on a caller's pipeline, of filters whose keys never change."""
+    """Operations queued on a caller's pipeline, for filters whose keys never change."""
 
     def __init__(
         self,
@@ -126,21 +126,21 @@ class Queueing(FilterOperations):
         cache_check: float | None = None,
     ) -> None:
         super().__init__(stored, options, foreign=foreign, cache_check=cache_check)
-        self._pipelines = Pipelines(self.lanes)
+        self._pipelines = Pipelines(self.sessions)
 
     def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
-        """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
+        """Queue an add; its result in `pipe.execute()` is 1 or 0."""
         handle = yield from self.stored.acquire()
         encoded = self.codec.encode(item)
         packed, filling = handle.layout.pack_one(encoded), self._pipelines.filling(pipe)
-        lane = None
+        session = None
         if self.options.retry_safe:
-            lane = filling.lane()
-            lane.next_call(crc32(packed, handle.check))
-        filling.put(pipe, Add(self.membership.template(handle), packed, lane, (encoded,), 0.0))
+            session = filling.session()
+            session.next_call(crc32(packed, handle.check))
+        filling.put(pipe, Add(self.membership.template(handle), packed, session, (encoded,), 0.0))
 
     def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
-        """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
+        """Queue a test; its result in `pipe.execute()` is 1 or 0."""
         handle = yield from self.stored.acquire()
         packed, filling = handle.layout.pack_one(self.codec.encode(item)), self._pipelines.filling(pipe)
         filling.put(pipe, Contains(self.membership.template(handle), packed))

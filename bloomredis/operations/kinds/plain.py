@@ -1,4 +1,4 @@
-"""A Bloom filter in one key, or in another system's bitmap."""
+"""Operations of a Bloom filter in one key, or in another system's bitmap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bloomredis.arguments import OnFull
 from bloomredis.bits import sizing
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import ModuleItems
-from bloomredis.operations.claims.state import Held
+from bloomredis.operations.claims.state import ClaimState
 from bloomredis.operations.items.capacity import Fullness
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
@@ -38,11 +38,11 @@ from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.state.base import Stored
 
 MODULE_RATE: Final = 0.25
-"""The highest error rate that RedisBloom makes a filter for."""
+"""The highest error rate for which RedisBloom creates a filter."""
 
 
 class PlainOperations(Queueing, FilterOperations):
-    """The verbs of `BloomFilter`."""
+    """The operations of `BloomFilter`."""
 
     def __init__(
         self,
@@ -79,24 +79,22 @@ class PlainOperations(Queueing, FilterOperations):
         self.membership.fullness = fullness
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
-        """Add `items`, which have been encoded."""
+        """Add encoded items; `items` are the caller's."""
         operation, fullness = super().add_encoded(encoded, items), self.fullness
         if fullness is None:
             return operation
-        is_known = fullness.known is not None and fullness.known is self.stored.handle
-        return operation if is_known and clock.now() <= fullness.until else fullness.watched(operation)
+        is_known = fullness.counted is not None and fullness.counted is self.stored.handle
+        return (
+            operation if is_known and clock.now() <= fullness.next_check else fullness.run_counted(operation)
+        )
 
-    def commit_now(self, held: Held) -> Op[None]:
-        """Put the item into the filter and drop the claim, in one step."""
-        operation, new = super().commit_now(held), int(held.state == "claimed")
-        if self.fullness is not None:
-            yield from self.fullness.beside_a_look(operation)
-            self.membership.count(new)
-        else:
-            yield from operation
+    def commit_now(self, state: ClaimState) -> Op[None]:
+        """Add the item to the filter and end the claim, in one step."""
+        operation = super().commit_now(state)
+        return operation if self.fullness is None else self.fullness.with_count(operation)
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
-        """Return the verbs of another bitmap in this layout; each insert renews its `ttl`."""
+        """Return the operations of another bitmap in this layout; each insert renews its `ttl`."""
         if not isinstance(self.stored, StoredBitmap):
             raise TypeError(f"at() is for layouts from bloomredis.compat: {self.name!r} has a header")
         other = PlainOperations.__new__(PlainOperations)
@@ -107,7 +105,7 @@ class PlainOperations(Queueing, FilterOperations):
     def rebuild(
         self, *, capacity: int | None, error_rate: float | None, timeout: Seconds, take_over: bool
     ) -> Rebuilding[PlainOperations]:
-        """Return a rebuild of the filter, which has not begun."""
+        """Return a rebuild of the filter that has not begun yet."""
         if not isinstance(self.stored, StoredRebuildable):
             raise TypeError(f"{self.name!r} has no header, so its clients could not follow a rebuild")
         return Rebuilding(
@@ -116,7 +114,7 @@ class PlainOperations(Queueing, FilterOperations):
         )  # fmt: skip
 
     def _over(self, stored: StoredFilter) -> PlainOperations:
-        """Return the verbs of another filter with the same options."""
+        """Return the operations of another filter with the same options."""
         other = PlainOperations.__new__(PlainOperations)
         super(PlainOperations, other).__init__(stored, self.options)
         other._watch(Fullness(stored, "warn"))  # noqa: SLF001 - its own class
@@ -131,7 +129,7 @@ def _fullness(stored: Stored, on_full: OnFull) -> Fullness | None:
     """Return the watch over the capacity; None for a bitmap without a header, which counts nothing."""
     arguments.on_full(on_full)
     if isinstance(stored, StoredModule) and on_full == "warn":
-        return None  # it grows, and keeps its error rate
+        return None  # the module's filter grows, and keeps its error rate
     if isinstance(stored, StoredFilter | StoredModule):
         return Fullness(stored, on_full)
     if on_full != "warn":
@@ -163,7 +161,7 @@ def _module(
     if new is not None and new[1] > MODULE_RATE:
         raise ValueError(
             f"error_rate must be at most {MODULE_RATE} with layout='module', not {new[1]}: the server's "
-            "module takes a higher one for that"
+            "module lowers a higher rate to that"
         )
     return StoredModule(name, new=new, **options.storage(ttl, can_create=new is not None))
 
@@ -172,7 +170,7 @@ def _check_own(layout: str | None, *, refresh_ttl: bool, local_cache: bool) -> N
     """Raise `ValueError` for options that need another system's layout, or bits that can be read."""
     if refresh_ttl:
         raise ValueError(
-            "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
+            "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of other filters"
         )
     if local_cache and layout == ModuleItems.name:
         raise ValueError(
@@ -183,11 +181,13 @@ def _check_own(layout: str | None, *, refresh_ttl: bool, local_cache: bool) -> N
 def _check_foreign(name: str, layout: ForeignLayout, options: Options, *, local_cache: bool) -> None:
     """Raise `ValueError` for options that need a header."""
     if local_cache:
-        raise ValueError(f"local_cache=True is not for {layout.name}: the loss of {name!r} cannot be noticed")
+        raise ValueError(
+            f"local_cache=True is not for {layout.name}: the loss of {name!r} cannot be detected"
+        )
     if options.on_lost != "raise":
         raise ValueError(
             f"on_lost={arguments.shown(options.on_lost)} has no use here: "
-            "a bitmap without a header is not missed"
+            "the loss of a bitmap without a header cannot be detected"
         )
 
 

@@ -1,4 +1,4 @@
-"""A filter that forgets."""
+"""Operations of a filter that forgets items after a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAST_WIDTH: Final = 100_000  # microseconds
 
 
 class RotatingOperations(LayeredOperations):
-    """The verbs of `RotatingBloomFilter`."""
+    """The operations of `RotatingBloomFilter`."""
 
     record_class = RotatingRecord
 
@@ -35,7 +35,7 @@ class RotatingOperations(LayeredOperations):
         if width < _LEAST_WIDTH:
             raise ValueError(
                 f"a slice of the window has {width / 1000:g} ms, and needs {_LEAST_WIDTH // 1000} to outlast "
-                "a call: take a longer window or fewer slices"
+                "a call: give a longer window or fewer slices"
             )
         new = RotatingRecord(
             head=planning.whole(

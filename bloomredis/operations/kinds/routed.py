@@ -1,83 +1,98 @@
-"""Filters whose items are spread over several parts: each item lives in one of them.
+"""Operations of filters in several parts: each item belongs to one part.
 
-A part is a filter of its own, so the guarantees for one item hold here.  A batch is cut into a batch for
-each part; these run concurrently, and the answers are put together again.
+A part is a filter itself, so all guarantees for one item hold.  A batch is split into a run for each part.
+The runs are sent concurrently, and their answers are merged.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from bloomredis.bits.batch import Encoded, Prepared, parts_of
+from bloomredis.bits.arrays import NDArray, np
+from bloomredis.bits.batch import Encoded, Prepared
 from bloomredis.bits.encoding import rows_from
-from bloomredis.errors import BatchInterruptedError, BloomError
-from bloomredis.operations.claims.state import Held, Terms
+from bloomredis.bits.hashing import Digests
+from bloomredis.errors import BatchInterruptedError
+from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.outcomes import PASSING, Answers, interrupted_by, raise_unread
+from bloomredis.operations.items.outcomes import TRANSIENT, Answers, raise_batch_of_stream
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
-from bloomredis.operations.kinds.verbs import Keep, Verbs
+from bloomredis.operations.kinds.runs import (
+    Made,
+    PartAnswers,
+    Picked,
+    Run,
+    answers_of,
+    interrupted_error,
+    merge_answers,
+    raise_interruption,
+    store_one,
+    together,
+)
+from bloomredis.operations.kinds.verbs import StoreAnswers, Verbs
 from bloomredis.operations.options import Options, Seconds
-from bloomredis.operations.whole.loading import load_one_batch
+from bloomredis.operations.whole.loading import Load, Waiting, counted, send_full
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.steps import Batches, Next, Op
+from bloomredis.protocol.replies import is_answer
+from bloomredis.protocol.steps import Batches, Call, Compute, Many, Next, Op, Outcome
+from bloomredis.stored.state.handle import Handle
 
 T = TypeVar("T")
 C = TypeVar("C")
-Place = tuple[int, Any]
-"""The part that an item lives in: the number of its server, and a name or a state, as the class has it."""
+PartId = tuple[int, Any]
+"""The identity of a part: the number of its server, and a name or state that depends on the class."""
 
+CUT_TOGETHER: Final = 1 << 16
+"""Items that a load reads before it splits them by part, so that each part hashes many at once."""
 LOADED_TOGETHER: Final = 4
-"""Parts that a load works on at a time: each takes memory while its segments are sent."""
+"""Parts to which a load sends at a time: each takes memory while its segments are sent."""
 
 
 class RoutedOperations(Verbs):
-    """The verbs of a filter in several parts; the subclass finds the part of an item."""
+    """The operations of a filter in several parts; the subclass finds the part of an item."""
 
     servers: int
     cache: None = None
-    """There is no local cache of several parts."""
+    """Filters in several parts have no local cache."""
 
     def __init__(self, name: str, codec: Codec, options: Options) -> None:
         self.name = name
         self.codec = codec
         self.options = options
         self.batched: set[str] = set()
-        self._parts: dict[Place, Queueing] = {}
+        self._parts: dict[PartId, Queueing] = {}
         self._reads = False
 
-    def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - the one thing that it sets
-        """Let tests of one item read its blocks: several commands cost hardly more than one."""
+    def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
+        """Set whether tests of one item read its blocks, if several commands cost hardly more than one."""
         self._reads = reads
         for part in list(self._parts.values()):
             part.read_at_once(reads)
 
     @abstractmethod
-    def _place(self, encoded: bytes) -> Place:
-        """Return the part that an item lives in."""
+    def _place(self, encoded: bytes) -> PartId:
+        """Return the part of an item."""
 
     @abstractmethod
-    def _new_part(self, place: Place) -> Queueing:
+    def _new_part(self, place: PartId) -> Queueing:
         """Return the operations of a part."""
 
     @abstractmethod
     def expire(self, seconds: Seconds) -> Op[None]:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+        """Let all keys of the filter expire that many seconds (or a timedelta) from now."""
 
     def _ready(self) -> Op[None]:
-        """Open the filter, if the parts of items depend on what is stored."""
+        """Open the filter, if the parts of items depend on stored parameters."""
         return
-        yield  # a generator, as those that override it
+        yield  # makes this a generator, like its overrides
 
-    def _ready_anew(self) -> Op[None]:
-        """Open the filter, or look whether the one that is open is still the same."""
-        return self._ready()
-
-    def _part(self, place: Place) -> Queueing:
+    def _part(self, place: PartId) -> Queueing:
         part = self._parts.get(place)
         if part is None:
             part = self._new_part(place)
@@ -85,8 +100,8 @@ class RoutedOperations(Verbs):
             part = self._parts.setdefault(place, part)
         return part
 
-    def _on(self, place: Place, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """Run an operation of a part on its server."""
+    def _on(self, place: PartId, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        """Run an operation on a part, on its server."""
         return at(place[0] if self.servers > 1 else None, call(self._part(place)))
 
     def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
@@ -94,37 +109,57 @@ class RoutedOperations(Verbs):
         return (yield from self._on(self._place(encoded), call))
 
     def _queued(self, item: object, call: Callable[[Queueing], Op[None]]) -> Op[None]:
-        yield from self._ready_anew()
+        yield from self._ready()
         yield from self._route_encoded(self.codec.encode(item), call)
 
-    def _everywhere(self, places: Iterable[Place], call: Callable[[Queueing], Op[T]]) -> Op[list[T]]:
-        """Run an operation of several parts; all are done before an error of one is raised."""
+    def _everywhere(self, places: Iterable[PartId], call: Callable[[Queueing], Op[T]]) -> Op[list[T]]:
+        """Run an operation on several parts; all end before the error of one is raised."""
         outcomes = yield from gather(self._on(place, call) for place in places)
         return unless_failed(outcomes)
 
-    def _cut(self, encoded: Encoded) -> dict[Place, list[int]]:
-        """Return the indexes in a batch of each part's items, in order."""
-        parts: dict[Place, list[int]] = {}
+    def _cut(self, encoded: Encoded) -> dict[PartId, NDArray[np.intp]]:
+        """Return for each part the indexes of its items in a batch, in order."""
+        parts: dict[PartId, list[int]] = {}
         for i, item in enumerate(encoded):
             parts.setdefault(self._place(as_bytes(item)), []).append(i)
-        return parts
+        return {place: np.array(own, np.intp) for place, own in parts.items()}
 
-    def _batches(self, encoded: Encoded, parts: dict[Place, list[int]]) -> Iterable[Encoded | Prepared]:
-        """Return the items of each part, packed or not."""
-        return ([encoded[i] for i in own] for own in parts.values())
+    def _batches(self, encoded: Encoded, owns: Sequence[NDArray[np.intp]]) -> Iterable[Encoded | Prepared]:
+        """Return the items of each part, possibly packed."""
+        return ([*Picked(encoded, own)] for own in owns)
+
+    def _runs(self, encoded: Encoded) -> list[Run]:
+        """Return a run for each part that has items of the batch."""
+        cut = self._cut(encoded)
+        owns = list(cut.values())
+        batches = zip(cut, owns, self._batches(encoded, owns), strict=True)
+        return [Run(place[0], self._part(place), own, mine) for place, own, mine in batches]
+
+    def _server(self, run: Run) -> int | None:
+        return run.server if self.servers > 1 else None
 
     def _gathered(
-        self, encoded: Encoded, call: Callable[[list[int], Any, Queueing], Op[list[T]]]
+        self, runs: Sequence[Run], operations: Iterable[Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
-        """Call each part with its indexes and items; return the indexes with its answers or error."""
-        yield from self._ready()
-        parts = self._cut(encoded)
-        batches = self._batches(encoded, parts)
-        outcomes = yield from gather(
-            self._on(place, partial(call, own, mine))
-            for (place, own), mine in zip(parts.items(), batches, strict=True)
-        )
-        return list(zip(parts.values(), outcomes, strict=True))
+        """Run an operation for each run; return the indexes of its items with its answers or error."""
+        placed = (at(self._server(run), each) for run, each in zip(runs, operations, strict=True))
+        outcomes = yield from gather(placed)
+        return [(run.own.tolist(), outcome) for run, outcome in zip(runs, outcomes, strict=True)]
+
+    def _calls(self, runs: Sequence[Run], *, adds: bool) -> list[Any]:
+        """Return one call for each run; none at all if a run needs more than one call."""
+        handles = [run.part.membership.handle_of(len(run.own), adds=adds) for run in runs]
+        calls: list[Any] = []
+        for run, handle in zip(runs, handles, strict=True) if None not in handles else ():
+            new = run.part.membership.new_add if adds else run.part.membership.new_test
+            calls.append(new(cast("Handle", handle), run.batch))
+        return calls
+
+    def _placed(self, runs: Sequence[Run], calls: Sequence[Call]) -> Many:
+        """Return a step that makes one call for each run, all concurrently."""
+        if self.servers > 1:
+            calls = [call.to(run.server) for call, run in zip(calls, runs, strict=True)]
+        return Many(calls)
 
     # -- items
 
@@ -139,116 +174,150 @@ class RoutedOperations(Verbs):
         return self._route_encoded(encoded, lambda part: part.test_one(encoded))
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
-        """Add `items`, which have been encoded."""
-        answered = Answered()
-
-        def call(own: list[int], mine: Any, part: Queueing) -> Op[list[bool]]:
+        """Add encoded items; `items` are the caller's."""
+        yield from self._ready()
+        runs, answered = self._runs(encoded), PartAnswers()
+        calls, made = self._calls(runs, adds=True), list[Made | None]([None]) * len(runs)
+        if calls:
+            replies: Sequence[Outcome]
             try:
-                answers = yield from part.add_encoded(mine, [items[i] for i in own])
+                replies = yield self._placed(runs, calls)
+            except BaseException as interruption:  # an interruption of the caller, or an error of all calls
+                replies = [interruption] * len(calls)
+            made = list(zip(calls, replies, strict=True))
+        done = [
+            each is not None and run.part.membership.is_done(each[1], each[0])
+            for run, each in zip(runs, made, strict=True)
+        ]
+        if all(done):
+            return Answers(partial(store_one, runs, made), together(runs, made))
+
+        def add(run: Run, own: Made | None, is_done: bool) -> Op[list[bool]]:  # noqa: FBT001 - mapped
+            membership, source = run.part.membership, Picked(items, run.own)
+            try:
+                if own is not None and is_done:
+                    answers = membership.answers_of(*own)
+                else:
+                    answers = yield from membership.add(run.batch, source, own)
             except BatchInterruptedError as error:
-                answered.record(own, error.answers)
+                answered.record(run.own.tolist(), error.answers)
                 raise
-            answered.record(own, answers)
+            answered.record(run.own.tolist(), answers)
             return answers
 
+        operations = list(map(add, runs, made, done))
         try:
-            outcomes = yield from self._gathered(encoded, call)
+            raise_interruption(made, operations)
+            outcomes = yield from self._gathered(runs, operations)
         except BaseException:  # the caller was cancelled or interrupted
-            answered.keep(range(len(items)))
+            answered.store(range(len(items)))
             raise
-        merged, error = put_together(len(items), outcomes)
-        if error is None:
-            return Answers(lambda i, _: answered.keep([i]), cast("list[bool]", merged))
-        known = merged.index(None)
-        answered.keep(range(known, len(items)))
-        interrupted = stopped_batch("add_many", merged, items, error, outcomes)
-        interrupted.answers = Answers(lambda i, _: answered.keep([i]), interrupted.results)
-        raise interrupted
+        return answers_of(items, outcomes, answered)
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
-        """Test items that have been encoded."""
-        outcomes = yield from self._gathered(encoded, lambda _, mine, part: part.contains_encoded(mine))
-        merged, error = put_together(len(encoded), outcomes)
+        """Test encoded items."""
+        yield from self._ready()
+        runs = self._runs(encoded)
+        calls, made = self._calls(runs, adds=False), list[Made | None]([None]) * len(runs)
+        if calls:
+            made = list(zip(calls, (yield self._placed(runs, calls)), strict=True))
+        pairs = list(zip(runs, made, strict=True))
+        if all(each and is_answer(each[1], len(run.own), len(run.own)) for run, each in pairs):
+            return together(runs, made)
+        operations = [run.part.membership.test(run.batch, each) for run, each in pairs]
+        merged, error = merge_answers(len(encoded), (yield from self._gathered(runs, operations)))
         if error is not None:
             raise error
         return cast("list[bool]", merged)
 
-    def keeper(self) -> Keep:
-        """Return what keeps answers of the filter as it is now, for a caller who asks again."""
-        keepers = {place: part.keeper() for place, part in list(self._parts.items())}  # threads add parts
+    def answer_store(self) -> StoreAnswers:
+        """Return a function that stores answers for retries, for the present generation and process."""
+        parts = list(self._parts.items())  # a copy, since threads add parts
+        stores = {place: part.answer_store() for place, part in parts}
 
-        def keep(encoded: Encoded, answers: Sequence[bool]) -> None:
+        def store(encoded: Encoded, answers: Sequence[bool]) -> None:
             for item, answer in zip(encoded, answers, strict=False):
-                if own := keepers.get(self._place(as_bytes(item))):
+                if own := stores.get(self._place(as_bytes(item))):
                     own([item], [answer])
 
-        return keep
+        return store
 
     def has_pending(self) -> bool:
-        """True if a call has no answer yet."""
+        """Return whether a call is pending."""
         return any(part.has_pending() for part in list(self._parts.values()))
 
     # -- claims
 
-    def claim_one(self, encoded: bytes, item: object, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
-        """Claim an item, which has been encoded."""
-        return self._route_encoded(encoded, lambda part: part.claim_one(encoded, item, terms, make))
+    def claim_one(
+        self, encoded: bytes, item: object, options: ClaimOptions, make: Callable[[ClaimState], C]
+    ) -> Op[C]:
+        """Claim an encoded item."""
+        return self._route_encoded(encoded, lambda part: part.claim_one(encoded, item, options, make))
 
     def claim_encoded(
-        self, encoded: Encoded, items: Sequence[object], terms: Terms, make: Callable[[Held], C]
+        self,
+        encoded: Encoded,
+        items: Sequence[object],
+        options: ClaimOptions,
+        make: Callable[[ClaimState], C],
     ) -> Op[list[C]]:
-        """Claim `items`, which have been encoded."""
-        claimed: list[tuple[Queueing, Held]] = []
+        """Claim encoded items; `items` are the caller's."""
+        claimed: list[tuple[Queueing, ClaimState]] = []
 
-        def call(own: list[int], mine: Any, part: Queueing) -> Op[list[Held]]:
-            def made(held: Held) -> Held:
-                claimed.append((part, held))
-                return held
+        def claim(run: Run) -> Op[list[ClaimState]]:
+            def made(state: ClaimState) -> ClaimState:
+                claimed.append((run.part, state))
+                return state
 
-            return part.claim_encoded(parts_of(mine)[0], [items[i] for i in own], terms, made)
+            return run.part.claim_encoded(run.batch, Picked(items, run.own), options, made)
 
+        yield from self._ready()
+        cut = self._cut(encoded).items()  # not packed, since claims pack items themselves
+        runs = [Run(place[0], self._part(place), own, [*Picked(encoded, own)]) for place, own in cut]
         try:
-            outcomes = yield from self._gathered(encoded, call)
+            outcomes = yield from self._gathered(runs, map(claim, runs))
         except BaseException:  # the caller was cancelled or interrupted
-            for part, held in claimed:
-                part.claim_again(held)
+            for part, state in claimed:
+                part.claim_again(state)
             raise
-        merged, error = put_together(len(items), outcomes)
-        made = {id(held): make(held) for held in merged if held is not None}
+        merged, error = merge_answers(len(items), outcomes)
+        made = {id(state): make(state) for state in merged if state is not None}
         if error is None:
-            return [made[id(held)] for held in merged]
+            return [made[id(state)] for state in merged]
         known = merged.index(None)
-        handed_out = set(map(id, merged[:known]))  # of equal items it is one
-        for part, held in claimed:
-            if id(held) not in handed_out:
-                part.claim_again(held)
-        raise stopped_batch("claim_many", [made.get(id(held)) for held in merged], items, error, outcomes)
+        handed_out = set(map(id, merged[:known]))  # equal items share a state
+        for part, state in claimed:
+            if id(state) not in handed_out:
+                part.claim_again(state)
+        raise interrupted_error(
+            "claim_many", [made.get(id(state)) for state in merged], items, error, outcomes
+        )
 
-    def commit_now(self, held: Held) -> Op[None]:
-        """Put the item into the filter and drop the claim, in one step."""
-        return self._route_encoded(held.encoded, lambda part: part.commit_now(held))
+    def commit_now(self, state: ClaimState) -> Op[None]:
+        """Add the item to the filter and end the claim, in one step."""
+        return self._route_encoded(state.encoded, lambda part: part.commit_now(state))
 
-    def release_now(self, held: Held) -> Op[None]:
-        """Give the item back."""
-        return self._route_encoded(held.encoded, lambda part: part.release_now(held))
+    def release_now(self, state: ClaimState) -> Op[None]:
+        """Release the item."""
+        return self._route_encoded(state.encoded, lambda part: part.release_now(state))
 
-    def extend_now(self, held: Held, lease: int) -> Op[None]:
+    def extend_now(self, state: ClaimState, lease: int) -> Op[None]:
         """Hold the item for `lease` ms from now."""
-        return self._route_encoded(held.encoded, lambda part: part.extend_now(held, lease))
+        return self._route_encoded(state.encoded, lambda part: part.extend_now(state, lease))
 
-    def renew_lease(self, held: Held) -> Op[None]:
-        """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""
-        return self._route_encoded(held.encoded, lambda part: part.renew_lease(held))
+    def renew_lease(self, state: ClaimState) -> Op[None]:
+        """Extend the lease by its length from now, unless the commit or release has begun meanwhile."""
+        return self._route_encoded(state.encoded, lambda part: part.renew_lease(state))
 
     # -- pipelines and bulk
 
     def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
-        """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
+        """Queue an add; its result in `pipe.execute()` is 1 or 0."""
         self._check_one_server()
         return self._queued(item, lambda part: part.queue_add(pipe, item))
 
     def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
-        """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
+        """Queue a test; its result in `pipe.execute()` is 1 or 0."""
         self._check_one_server()
         return self._queued(item, lambda part: part.queue_contains(pipe, item))
 
@@ -258,95 +327,98 @@ class RoutedOperations(Verbs):
 
     def load(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read."""
-        done = 0
-        batch: list[object] | None
-        while batch := (yield Next(source)):
-            yield from self._ready_anew()
-            with rows_from(done):
-                encoded = self.codec.encode_all(batch)
+        parts: dict[PartId, PartLoad] = {}
+        read = told = 0
+        is_over = False
+        while not is_over:
+            batch: list[object] = []
+            while not is_over and len(batch) < CUT_TOGETHER:
+                some: list[object] | None = yield Next(source)
+                batch += some or ()
+                is_over = not some
+            if batch:
+                yield from self._ready()
+                cut: dict[PartId, Waiting] = yield Compute(partial(self._cut_for_load, batch, read))
+                for part_id in cut:
+                    if part_id not in parts:
+                        parts[part_id] = yield from self._on(part_id, self._new_load)
+                yield Compute(partial(_add_to_parts, parts, cut, read))
+                read += len(batch)
+            begun = {place: each for place, each in parts.items() if each.load.items}
+            due = (place for place, each in begun.items() if each.load.is_full or is_over)
             outcomes = yield from gather(
-                (
-                    self._on(place, partial(_loaded, items=[batch[i] for i in own]))
-                    for place, own in self._cut(encoded).items()
-                ),
-                most=LOADED_TOGETHER,
+                (self._on(place, begun[place].send) for place in due), most=LOADED_TOGETHER
             )
+            done = min((each.since for each in parts.values() if each.load.items), default=read)
             if errors := [each for each in outcomes if isinstance(each, Exception)]:
-                _raise_unread(errors[0], batch, is_alone=not done)
-            done += len(batch)
-            if progress is not None:
+                _raise_unread(errors[0], [each.load for each in parts.values()], read, done)
+            if progress is not None and done > told:
+                told = done
                 progress(done)
-        return done
+        return read
+
+    def _cut_for_load(self, batch: Sequence[Any], read: int) -> dict[PartId, Waiting]:
+        """Return the items of each part; `read` is the number of items read before the batch."""
+        with rows_from(read):
+            encoded = self.codec.encode_all(batch)
+        digests = self._digests(encoded)
+        cut = {}
+        for part_id, own in self._cut(encoded).items():
+            mine = Picked(encoded, own)
+            cut[part_id] = Waiting(Picked(batch, own), mine, mine if digests is None else digests.take(own))
+        return cut
+
+    def _digests(self, encoded: Encoded) -> Digests | None:  # noqa: ARG002 - used by overrides
+        """Return the digests of a batch if the parts compute bits from them; else None."""
+        return None
+
+    @abstractmethod
+    def _num_parts(self) -> int:
+        """Return the number of parts that can have items; the filter must be open."""
+
+    def _new_load(self, part: Queueing) -> Op[PartLoad]:
+        handle = yield from part.stored.acquire()
+        load = Load(part.stored.segmented(handle), part.codec, parts=self._num_parts())
+        return PartLoad(load, handle.generation)
 
 
-def _raise_unread(error: Exception, batch: Sequence[object], *, is_alone: bool) -> NoReturn:
-    """Raise the error of a load; what was added of the batch is there already the next time."""
-    if isinstance(error, BatchInterruptedError):
-        error = error.__cause__ if isinstance(error.__cause__, BloomError) else error
-    if isinstance(error, PASSING):
-        raise_unread(error, "load", batch, is_alone=is_alone)
-    raise error
+@dataclass(slots=True)
+class PartLoad:
+    """The batch of a load for one part of a filter.
+
+    :ivar since: number of items that had been read when the batch began.
+    """
+
+    load: Load
+    generation: bytes
+    since: int = 0
+
+    def add(self, waiting: Waiting, read: int) -> None:
+        """Add items to the batch; `read` is the number of items read before them."""
+        if not self.load.items:
+            self.since = read
+        self.load.add(waiting)
+
+    def send(self, part: FilterOperations) -> Op[None]:
+        """Add the items of the batch to the part."""
+        return send_full(part.stored, part.membership, self.load, self.generation, ends=True)
 
 
-def _loaded(part: FilterOperations, items: Sequence[object]) -> Op[None]:
-    return load_one_batch(part.stored, part.membership, part.codec, items)
+def _add_to_parts(parts: Mapping[PartId, PartLoad], cut: Mapping[PartId, Waiting], read: int) -> None:
+    """Add the items of each part to its batch."""
+    for part_id, waiting in cut.items():
+        parts[part_id].add(waiting, read)
 
 
-class Answered:
-    """The answers of a batch's parts, as they come."""
+def _raise_unread(error: Exception, loads: Iterable[Load], read: int, done: int) -> NoReturn:
+    """Raise the error of a load that has read `read` items and added the first `done` of them.
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[list[int], Answers]] = []
-        self._places: dict[int, tuple[Answers, int]] = {}  # by index in the batch
-
-    def record(self, own: list[int], answers: Answers | None) -> None:
-        """Record a part's answers to the first of its items, which have these indexes in the batch."""
-        if answers is not None:
-            self._parts.append((own, answers))
-
-    def keep(self, indexes: Iterable[int]) -> None:
-        """Keep the answers of these items of the batch, where there is one."""
-        while self._parts:
-            own, answers = self._parts.pop()
-            self._places.update((own[j], (answers, j)) for j in range(len(answers)))
-        for i in indexes:
-            if i in self._places:
-                answers, j = self._places[i]
-                answers.keep([j])
-
-
-def put_together(
-    count: int, outcomes: Iterable[tuple[list[int], list[T] | Exception]]
-) -> tuple[list[T | None], Exception | None]:
-    """Return a batch's answers, None for items without one, and the error of the first of these."""
-    merged: list[T | None] = [None] * count
-    errors: list[tuple[int, Exception]] = []
-    for own, answers in outcomes:
-        known: Sequence[T] = answers if isinstance(answers, list) else getattr(answers, "results", ())
-        for i, answer in zip(own, known, strict=False):
-            merged[i] = answer
-        if isinstance(answers, Exception):
-            errors.append((own[len(known)], answers))
-    return merged, min(errors, key=lambda error: error[0])[1] if errors else None
-
-
-def stopped_batch(
-    call: str,
-    answers: Sequence[object],
-    items: Sequence[object],
-    error: Exception,
-    outcomes: Iterable[tuple[list[int], object]],
-) -> BatchInterruptedError:
-    """Return the error for a batch that stopped; raise its reason if no item was touched."""
-    if all(answer is None for answer in answers) and not isinstance(error, BatchInterruptedError):
-        raise error
-    known = answers.index(None)
+    The error has the items that were not added, if they are still in this process.
+    """
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else error
-    tokens: list[str | None] = [None] * (len(items) - known)
-    for own, stopped in outcomes:
-        if isinstance(stopped, BatchInterruptedError):
-            for i, token in zip(own[len(stopped.results) :], stopped.tokens, strict=False):
-                tokens[i - known] = token
-    interrupted = interrupted_by(reason, call, answers[:known], items, tokens)
-    interrupted.__cause__ = reason
-    return interrupted
+    unsent = [each for each in loads if each.items]
+    with counted(lambda: done):
+        if isinstance(reason, TRANSIENT) and all(each.waiting for each in unsent):
+            rest = [item for each in unsent for run in each.waiting for item in run.items]
+            raise_batch_of_stream(reason, "load", rest, can_repeat_all=len(rest) == read)
+        raise error

@@ -1,4 +1,4 @@
-"""A filter that grows by itself."""
+"""Operations of a filter that grows by itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bloomredis.stored.layers.record import ScalingRecord
 
 
 class ScalingOperations(LayeredOperations):
-    """The verbs of `ScalingBloomFilter`."""
+    """The operations of `ScalingBloomFilter`."""
 
     record_class = ScalingRecord
 
@@ -43,8 +43,8 @@ class ScalingOperations(LayeredOperations):
 
 
 def adoption(name: str, expansion: int, tightening_ratio: float, encoded: int | None) -> Op[None]:
-    """Make a `BloomFilter` the first layer of a filter that grows."""
+    """Turn a `BloomFilter` into the first layer of a filter that grows."""
     growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
     ratio = arguments.share("tightening_ratio", tightening_ratio)
-    with OutcomeMatters(name, "look whether it was done: ScalingBloomFilter.open() succeeds then"):
+    with OutcomeMatters(name, "check the outcome: ScalingBloomFilter.open() succeeds if it was adopted"):
         yield from AdoptedFilter(name, encoded).adopt(growth, ratio)

@@ -1,1 +1,1 @@
-"""A filter as a whole: load, save, copy, merge, rebuild, describe."""
+"""Operations on a whole filter: load, save, copy, merge, rebuild, describe."""

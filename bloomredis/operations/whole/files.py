@@ -1,4 +1,4 @@
-"""Files of saved filters, read and written as they come, with their checksum."""
+"""Files of saved filters, read and written as streams, with their checksum."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bloomredis.arguments import shown
 from bloomredis.stored.saved import format as saved
 
 File = str | os.PathLike[str] | BinaryIO
-"""A path, or a binary file that is open."""
+"""A path, or an open binary file."""
 
 _CHUNK_BYTES: Final = 1 << 20
 
 
 @contextmanager
 def written(file: File) -> Iterator[BinaryIO]:
-    """Open a file to be written; that of a path is another one until the end, and then replaces it.
+    """Open a file to be written; a path is written to a temporary file, and replaced at the end.
 
-    What is no regular file, as a pipe or a device, is written as it is.
+    A path that is no regular file, such as a pipe or a device, is written directly.
     """
     if not isinstance(file, str | os.PathLike):
         _check(file, "write")
@@ -34,7 +34,7 @@ def written(file: File) -> Iterator[BinaryIO]:
         with path.open("wb") as opened:
             yield opened
         return
-    path = path.resolve()  # of a symbolic link what it leads to
+    path = path.resolve()  # a symbolic link stays; its target is replaced
     beside = path.with_name(f".{os.urandom(8).hex()}.part")
     try:
         with beside.open("xb") as opened:
@@ -44,8 +44,10 @@ def written(file: File) -> Iterator[BinaryIO]:
             opened.flush()
             os.fsync(opened.fileno())
         beside.replace(path)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(beside):
+            raise type(error)(error.errno, error.strerror, str(file)) from None
         raise
 
 
@@ -57,20 +59,21 @@ def read(file: File) -> Iterator[BinaryIO]:
         yield file
         return
     with Path(file).open("rb") as opened:
-        yield cast("BinaryIO", Whole(opened))  # by `__getattr__`
+        yield cast("BinaryIO", SavedFile(opened))  # by `__getattr__`
 
 
-class Whole:
-    """A binary file that has a saved filter and nothing behind it, and whose end comes without an answer.
+class SavedFile:
+    """A binary file opened from a path, whose end can be checked: nothing follows the saved filter.
 
-    An open file that a caller gives may be a connection, on which the other side waits or goes on.
+    An open file of the caller may be a connection, on which more data follows, or the other side waits for an
+    answer.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def read(self, size: int) -> bytes:
-        """Return up to so many bytes, none at the end."""
+        """Return up to `size` bytes; none at the end of the file."""
         return self._file.read(size)
 
     def __getattr__(self, name: str) -> object:
@@ -78,14 +81,14 @@ class Whole:
 
 
 class Writer:
-    """Writes a saved filter."""
+    """A writer of a saved filter."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._digest = sha256()
 
     def put(self, data: bytes) -> None:
-        """Write bytes behind those before."""
+        """Write bytes, and add them to the checksum."""
         self._digest.update(data)
         self._write(data)
 
@@ -104,9 +107,9 @@ class Writer:
 
 
 class Reader:
-    """Reads a saved filter; `saved` is all of it but the bits.
+    """A reader of a saved filter; `saved` has all of it except the bits.
 
-    One that can be read twice is checked as a whole before anything is returned.
+    A seekable file is read twice: it is checked completely before anything is returned.
     """
 
     def __init__(self, file: BinaryIO, *, verify: bool = True) -> None:
@@ -122,28 +125,28 @@ class Reader:
             self._parsed()
 
     def take(self, size: int) -> bytes:
-        """Return so many bytes of the file, in order."""
+        """Return the next `size` bytes of the file."""
         data = self._exactly(size)
         self._digest.update(data)
         return data
 
-    def check(self) -> None:
-        """Raise `ValueError` if the bytes that were taken are not those that were saved."""
+    def check_digest(self) -> None:
+        """Raise `ValueError` if the bytes taken so far do not have the file's checksum."""
         if self._digest.digest() != self._exactly(saved.DIGEST_BYTES):
-            self._refuse("its checksum is another one, so it was changed")
-        if isinstance(self._file, Whole):
+            self._refuse("its checksum does not match, so it was changed")
+        if isinstance(self._file, SavedFile):
             self._check_end()
 
     def _check_all(self) -> None:
         left = sum(part.num_bytes for part in self.saved.parts)
         while left:
             left -= len(self.take(min(left, _CHUNK_BYTES)))
-        self.check()
+        self.check_digest()
         self._check_end()
 
     def _check_end(self) -> None:
         if self._file.read(1):
-            self._refuse("it goes on behind its checksum")
+            self._refuse("it has data after its checksum")
 
     def _parsed(self) -> saved.Saved:
         head = self.take(saved.HEAD_BYTES)
@@ -158,7 +161,7 @@ class Reader:
         while len(data) < size:
             chunk = self._file.read(size - len(data))
             if not chunk:
-                self._refuse("it ends too early, so it was cut")
+                self._refuse("it ends too early, so it was truncated")
             data += chunk
         return bytes(data)
 

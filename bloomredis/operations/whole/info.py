@@ -1,4 +1,4 @@
-"""The description of a filter that callers get."""
+"""The parameters and the fill of a filter, as `info` returns them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,34 @@ from bloomredis.stored.state.handle import Description
 class FilterInfo:
     """Parameters of a filter, and how full it is.
 
-    `count` is the exact number of items that were new (of a filter that counts, of adds less removals),
-    `approximate_count` an estimate of different items from the share of bits set, or of counters that are not
-    0 (`fill_ratio`), `estimated_error_rate` the false-positive rate to expect now.
-    `size_bytes` is the length of the stored string, `ttl` the seconds left to live (None: for ever),
-    `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
-    aware datetime by the server's clock.  A bitmap of another system (`bloomredis.compat`) has neither:
-    its generation is empty, `created_at` None, and `count` is the estimate.  Of a filter in several layers
-    `layers` describes each, the newest first, and the rest describes all of them together; the `capacity` of
-    one that grows is what its layers hold, and at least what it was made for.
+    For a filter in several layers the fields describe all layers together; `layers` describes each.
+
+    :ivar name: the filter's key.
+    :ivar layout: `"blocked"`, `"classic"`, `"module"`, or the name of another system's layout.
+    :ivar capacity: number of items that the filter is sized for.  For a scaling filter, the number that its
+        layers hold; this is less than the constructor's `capacity` if one key cannot hold so many and further
+        layers are not needed yet.
+    :ivar error_rate: the false-positive rate at `capacity`.
+    :ivar num_bits: number of bits of the filter; for a counting filter the number of counters.
+    :ivar num_hashes: number of bits that an item sets.
+    :ivar size_bytes: number of bytes stored.
+    :ivar count: exact number of items that were new when they were added.  For a counting filter, adds minus
+        removals; for a bitmap of another system, the estimate.
+    :ivar fill_ratio: the share of bits that are set, or of counters that are not 0.
+    :ivar approximate_count: number of different items, estimated from `fill_ratio`.
+    :ivar estimated_error_rate: the false-positive rate to expect now.
+    :ivar ttl: seconds left to live; None if the filter does not expire.
+    :ivar generation: a hexadecimal text that changes whenever the filter is created or cleared; empty for a
+        bitmap of another system.
+    :ivar created_at: an aware datetime by the server's clock; None for a bitmap of another system.
+    :ivar layers: the info of each layer, the newest first; empty for a filter in one key.
+    :ivar window: seconds for which a rotating filter finds an item at least; None for other classes.
+    :ivar slices: number of slices of the window; None for other classes.
+    :ivar expansion: room of a layer of a scaling filter divided by that of the layer before; None for other
+        classes.
+    :ivar tightening_ratio: error rate of a layer of a scaling filter divided by that of the layer before;
+        None for other classes.
+    :ivar shards: number of shards of a sharded filter; None for other classes.
     """
 
     name: str
@@ -48,10 +67,15 @@ class FilterInfo:
     generation: str
     created_at: datetime | None
     layers: tuple[FilterInfo, ...] = ()
+    window: float | None = None
+    slices: int | None = None
+    expansion: int | None = None
+    tightening_ratio: float | None = None
+    shards: int | None = None
 
 
-def known(head: Header | None, layout: ForeignLayout | None) -> dict[str, object]:
-    """Return the parameters of a filter as far as they are known without I/O."""
+def local_parameters(head: Header | None, layout: ForeignLayout | None) -> dict[str, object]:
+    """Return the parameters of a filter that are known without I/O."""
     if head is not None:
         return {"capacity": head.capacity, "error_rate": head.error_rate, "layout": head.layout}
     if layout is None:
@@ -60,7 +84,7 @@ def known(head: Header | None, layout: ForeignLayout | None) -> dict[str, object
 
 
 def describe(name: str, found: Description, ones: int) -> FilterInfo:
-    """Return the info of a filter with that number of bits set."""
+    """Return the info of a filter with `ones` bits set."""
     head = found.header
     fill = ones / head.num_bits
     estimate = sizing.approximate_count(ones, head.num_bits, head.num_hashes)
@@ -84,21 +108,23 @@ def describe(name: str, found: Description, ones: int) -> FilterInfo:
 
 
 def _estimated_error_rate(head: Header, fill: float, items: int) -> float:
-    if head.blocks_per_item:  # some blocks are fuller than others, so the mean fill is not enough
-        return planning.expected_error_rate(head, items)
+    if head.blocks_per_item:  # the mean fill gives a lower bound, since some blocks are fuller than others
+        return max(
+            planning.expected_error_rate(head, items), sizing.expected_error_rate(fill, head.num_hashes)
+        )
     equal = sizing.equal_probes(items, head.num_bits) if head.generation else 0.0
     return min(1.0, sizing.expected_error_rate(fill, head.num_hashes) + equal)
 
 
 def expected_ones(head: Header) -> int:
-    """Return the bits to expect set in a bitmap that cannot be read, by the number of its items."""
+    """Return the number of bits that are probably set in a bitmap that cannot be read, by its item count."""
     return round(sizing.expected_fill_ratio(head.count, head.num_bits, head.num_hashes) * head.num_bits)
 
 
 def combined(layers: Sequence[FilterInfo], *, grows: bool = False) -> FilterInfo:
-    """Return the info of several layers together, the newest first; an item may be in any.
+    """Return the info of several layers together (newest first); an item may be in any layer.
 
-    :param grows: the filter has the parameters of its oldest layer, and more room by now.
+    :param grows: the capacity is that of the oldest layer, although the filter has more room by now.
     """
     if len(layers) == 1:
         return layers[0]
@@ -114,22 +140,23 @@ def combined(layers: Sequence[FilterInfo], *, grows: bool = False) -> FilterInfo
 
 
 def layered(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> FilterInfo:
-    """Return the info of a filter of several layers; a rotating one may have none left."""
+    """Return the info of a filter in layers; a rotating filter may have no layer left."""
     if not layers:
         nothing = describe(name, Description(b"", record.head, 0, 0, None), 0)
-        return replace(nothing, num_bits=0, num_hashes=0, created_at=None)
+        return replace(nothing, num_bits=0, num_hashes=0, created_at=None, **record.own_parameters)
     held = sum(layer.capacity for layer in layers)
     return replace(
         combined(layers),
-        capacity=record.head.capacity if record.shared else max(record.head.capacity, held),
+        capacity=record.head.capacity if record.shared else held,
         error_rate=record.head.error_rate,
         created_at=layers[-1].created_at,
         layers=tuple(layers),
+        **record.own_parameters,
     )
 
 
 def spread(name: str, parts: Sequence[FilterInfo]) -> FilterInfo:
-    """Return the info of several parts together; each item is in one."""
+    """Return the info of several parts together; each item belongs to one part."""
     return replace(
         _summed(parts),
         name=name,
@@ -141,7 +168,7 @@ def spread(name: str, parts: Sequence[FilterInfo]) -> FilterInfo:
 def sharded(
     name: str, record: Description, shard: Header, shards: int, parts: Sequence[FilterInfo]
 ) -> FilterInfo:
-    """Return the info of a sharded filter; `parts` are the shards that have been made."""
+    """Return the info of a sharded filter; `parts` are all shards, or those that have items."""
     absent = replace(shard, generation=record.header.generation, created_at=record.header.created_at)
     empty = describe(name, Description(record.key, absent, 0, 0, record.ttl), 0)
     together = spread(name, [*parts, *[empty] * (shards - len(parts))])
@@ -153,6 +180,7 @@ def sharded(
         ttl=record.ttl,
         generation=empty.generation,
         created_at=empty.created_at,
+        shards=shards,
     )
 
 
@@ -167,10 +195,10 @@ def _summed(parts: Sequence[FilterInfo]) -> FilterInfo:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a filter that is in this process, from which its info follows.
+    """The parts of a filter in this process, with all that its info needs.
 
-    :param parts: the newest layer first, or the shards that have been made.
-    :param record: that of layers, or of shards with its table.
+    :param parts: layers (newest first), or the shards that have items.
+    :param record: the record of the layers or shards; None for a filter in one key.
     """
 
     parts: Sequence[tuple[Description, Bits]]
@@ -179,24 +207,23 @@ class Parts:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that are stored for all parts."""
+        """Number of bytes stored for all parts."""
         return sum(found.size_bytes for found, _ in self.parts)
 
     @property
     def saved(self) -> Saved:
-        """All but the bits, as it would be saved."""
+        """The filter without its bits, in the form in which it is saved."""
         heads = [found.header for found, _ in self.parts]
         if self.record is None:
             return Saved(b"", tuple(map(Part, (0,), heads)), self.ttl)
         if isinstance(self.record, LayerRecord):
             return Saved(self.record.pack(), tuple(map(Part, self.record.numbers, heads)), self.ttl)
-        record, table = self.record
-        made = {number: entry for number, entry in enumerate(table) if entry}
-        return Saved(record.pack(made), tuple(map(Part, made, heads)), self.ttl)
+        written = [number for number, made in enumerate(self.record.made) if made]
+        return Saved(self.record.pack(), tuple(map(Part, written, heads)), self.ttl)
 
     @property
     def is_counting(self) -> bool:
-        """True if each bit was a counter."""
+        """True if the stored filter has counters in the place of bits."""
         return any(found.header.kind == COUNTING for found, _ in self.parts)
 
     def info(self, name: str) -> FilterInfo:
@@ -206,14 +233,14 @@ class Parts:
             return each[0]
         if isinstance(self.record, LayerRecord):
             return layered(name, self.record, each)
-        record, table = self.record
-        size = RECORD_BYTES + 8 * len(table)
+        record = self.record
+        size = RECORD_BYTES + len(record.table)
         whole = Description(b"", record.head, size, 0, self.ttl / 1000 or None)
         return sharded(name, whole, record.shard, record.shards, each)
 
 
 def united(one: Description, other: Description, bits: Bits) -> Description:
-    """Return the description of the union of two filters, whose count is estimated."""
+    """Return the description of the union of two filters, with an estimated count."""
     head = one.header
     estimate = sizing.approximate_count(bits.ones(), head.num_bits, head.num_hashes)
     most = head.count + other.header.count

@@ -1,12 +1,13 @@
-"""Bulk load: many items become segments of bits, which are or-ed into the filter.
+"""Bulk load: many items become segments of bits, which are OR-ed into the filter.
 
-The bits of a batch are set in a bitmap of this process, and its segments are or-ed into the filter, which
-costs the server a few memory copies where single probes cost it a command each.  The number of new items
-follows from the bits that were there before.
+The bits of a batch are set in a bitmap of this process.  Its segments are OR-ed into the filter, which costs
+the server a few memory copies; single probes would cost it a command each.  The previous bits of the segments
+tell how many items were new.
 
-A larger batch sends fewer bytes an item.  Its items are kept in a compact form until the previous bits are
-known; a batch ends when these take three quarters of the bitmap's memory, or 8 MB.  (At an error rate of
-1e-2 an item takes 10 bytes in the blocked layout, so 13 bytes are sent for it.)
+A larger batch sends fewer bytes for each item.  The items are kept in a compact form until the previous bits
+are known.  A batch ends when its items take three quarters of the bitmap's memory, but at least 8 MB and at
+most 64 MB.  (At an error rate of 1e-2 an item takes 10 bytes of memory in the blocked layout.  A batch of
+three quarters then sends 10 / 0.75 = 13 bytes for each item.)
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, cast
 
-import numpy as np
-
-from bloomredis.bits.batch import AT_ONCE, BatchBits
-from bloomredis.bits.encoding import Encoder, Item, RowError
+from bloomredis.bits.arrays import np
+from bloomredis.bits.batch import BatchBits, Bytes
+from bloomredis.bits.encoding import Encoder, Item, rows_from
+from bloomredis.bits.hashing import AT_ONCE, DIGEST_BYTES, Digests
 from bloomredis.bits.layout import Layout
 from bloomredis.errors import (
     BatchInterruptedError,
@@ -28,146 +29,275 @@ from bloomredis.errors import (
     OutcomeUnknownError,
 )
 from bloomredis.operations.items.membership import Membership
-from bloomredis.operations.items.outcomes import PASSING, raise_unread
+from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
+from bloomredis.operations.whole import layer_bits
+from bloomredis.operations.whole.layer_bits import Hashed, LayerBits
 from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Batches, Compute, Next, Op
 from bloomredis.stored.state.base import Stored
-from bloomredis.stored.state.handle import Handle, LayoutChanged
+from bloomredis.stored.state.handle import Handle, Layer, LayoutChanged
 
-_OR_SEGMENT: Final = scripts.load("or_segment", forms.data)
-_LOAD: Final = scripts.load("module_load", forms.integer)
+_OR_SEGMENT: Final = scripts.load_script("or_segment", forms.data)
 
 LOAD_ITEMS: Final = 1 << 14
 """Items that a load reads at a time."""
 
 SEGMENT_BYTES: Final = 128 << 10
-"""Bytes that one script ors in: 0.2 to 0.6 ms of the server."""
+"""Bytes that one script ORs into the filter, in 0.2 to 0.6 ms of the server's time."""
 
 DENSE: Final = 4096
-"""Probes in a segment from which on it is cheaper as a whole (`python -m benchmarks.threshold`)."""
+"""At this many probes a segment becomes cheaper than single probes (`python -m benchmarks.threshold`)."""
 
 FEWEST_BYTES: Final = 8 << 20
-"""Fewest bytes that a batch keeps of its items; less would save hardly any memory."""
+"""The lower limit of the memory for a batch's items; a smaller one would save hardly any memory."""
 
 MOST_BYTES: Final = 64 << 20
-"""Most bytes that it keeps; a filter of more than twice this is not sent as segments."""
+"""The upper limit of the memory for a batch's items.
+
+A filter of more than twice this size is loaded probe by probe."""
 
 
-class Encoded(NamedTuple):
-    """Items as they were read, and as they are hashed."""
+class Waiting(NamedTuple):
+    """Items that wait: as they were read, encoded, and in the form to hash (encoded items or digests)."""
 
     items: Sequence[Item]
     encoded: Sequence[str | bytes]
+    hashed: Sequence[str | bytes]
+
+    def copied(self) -> Waiting:
+        """Return a copy with its own lists, so that it keeps no other items in memory."""
+        encoded = [*self.encoded]
+        return Waiting([*self.items], encoded, encoded if self.hashed is self.encoded else self.hashed)
+
+    def rest(self, start: int) -> Waiting:
+        """Return the items from index `start` on."""
+        return Waiting(self.items[start:], self.encoded[start:], self.hashed[start:])
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of the bitmap, with the index of its first byte."""
+    """A segment of the bitmap, with the index of its first byte."""
 
     first: int
     data: bytes
 
 
 class Load:
-    """A batch of a load: its items, its bitmap, and then the bits that were there before."""
+    """A batch of a load: its items and its bitmap.
 
-    def __init__(self, layout: Layout | None, encoder: Encoder) -> None:
+    Items wait until there are enough of them for segments; then they are entered into the bitmap.  After a
+    segment is sent, the filter's previous bits replace the segment's bits in the bitmap.
+    """
+
+    def __init__(
+        self, layout: Layout | None, encoder: Encoder, layers: Sequence[Layer] = (), parts: int = 1
+    ) -> None:
         """Begin an empty batch.
 
-        :param layout: None for a filter in several bitmaps, which has no segments.
+        :param layout: layout of the bitmap that takes segments; None for a filter without such a bitmap.
+        :param layers: the layers, whose bits are read before items are entered; empty without a record.
+        :param parts: number of batches that share the memory, each for a part of a filter.
         """
-        self.layout = layout
         self._encoder = encoder
-        self._num_bytes = 0 if layout is None else (layout.num_bits + 7) // 8
-        self._has_segments = 0 < self._num_bytes <= 2 * MOST_BYTES
-        self._full = min(max(self._num_bytes * 3 // 4, FEWEST_BYTES), MOST_BYTES)
-        self._dense = DENSE * -(-self._num_bytes // SEGMENT_BYTES)
-        self._bitmap = np.zeros(0, dtype=np.uint8)
-        self._rows = 0  # that were read before
+        self._parts = parts
+        self._rows = 0  # items read so far
         self.is_first = True
+        self.items = 0
+        self.waiting: list[Waiting] = []
+        self.layers: LayerBits | None = None
+        self.before: LayerBits | None = None  # the layers of the last reading
         self._empty()
+        self.fit(layout, layers)
+
+    def fit(self, layout: Layout | None, layers: Sequence[Layer]) -> None:
+        """Adopt the present layout and layers of the filter; the bitmap becomes empty."""
+        sizes = [(each.layout.num_bits + 7) // 8 for each in layers]
+        self.layout, self.has_layers = layout, bool(layers)
+        self._num_bytes = 0 if layout is None else (layout.num_bits + 7) // 8
+        self._has_segments = 0 < sum(sizes or [self._num_bytes]) <= 2 * MOST_BYTES // self._parts
+        fewest, most = FEWEST_BYTES // self._parts, MOST_BYTES // self._parts
+        self._full = min(max(self._num_bytes * 3 // 4, fewest), most)
+        self._dense = DENSE * sum(-(-size // SEGMENT_BYTES) for size in sizes or [self._num_bytes])
+        self._bitmap = np.zeros(0, dtype=np.uint8)
 
     def _empty(self) -> None:
-        self.items = 0
-        self.waiting: list[Encoded] = []  # too few to be sent as segments, so far
-        self._candidates: list[BatchBits] = []  # the others, but for those whose bits earlier ones had set
-        self._bytes = 0  # of all items in compact form
-        self._is_sent = False
-        self.was_empty = True
+        self.entered = 0
+        self._digests: list[Digests] = []  # digests of all entered items, if there are layers
+        self._candidates: list[BatchBits | Hashed] = []  # entered items not known to be in the filter
+        self._bytes = 0  # memory of the entered items
+        self._is_sent = self._is_cut = False
+        self.was_known = True
+
+    @property
+    def done(self) -> int:
+        """Number of items that were read and are in the filter."""
+        return self._rows - self.items
 
     def take(self, items: Sequence[Item]) -> None:
-        """Add items to the batch.  Raises TypeError or ValueError for one that cannot be encoded."""
-        try:
-            self.waiting.append(Encoded(items, self._encoder.encode_all(items)))
-        except RowError as error:
-            error.row += self._rows
-            raise
-        self.items += len(items)
-        self._rows += len(items)
-        self.is_first = self._rows == self.items
-        if self.layout is not None and self.is_dense:
-            for each in self.waiting:
-                self._enter(self.layout, each.encoded)
-            self.waiting.clear()
+        """Encode items and add them to the batch.
 
-    def _enter(self, layout: Layout, encoded: Sequence[str | bytes]) -> None:
+        :raises TypeError, ValueError: an item cannot be encoded.
+        """
+        with rows_from(self._rows):
+            encoded = self._encoder.encode_all(items)
+        self.add(Waiting(items, encoded, encoded))
+
+    def add(self, waiting: Waiting) -> None:
+        """Add encoded items to the batch."""
+        self.waiting.append(waiting)
+        count = len(waiting.encoded)
+        self.items += count
+        self._rows += count
+        self.is_first = self._rows == self.items
+        if self.is_dense and not self.lacks_bits:
+            self.enter()
+        if self.waiting and not isinstance(waiting.items, list):
+            self.waiting[-1] = self.waiting[-1].copied()
+
+    @property
+    def lacks_bits(self) -> bool:
+        """True if the filter has layers whose bits have not been read."""
+        return self.has_layers and self.layers is None
+
+    def enter(self) -> None:
+        """Set the bits of the waiting items in the bitmap; stop where the room of the newest layer ends."""
         if not self._bitmap.size:
-            self._bitmap = np.zeros(self._num_bytes, dtype=np.uint8)
-        for start in range(0, len(encoded), AT_ONCE):
-            probes = layout.hashed(encoded[start : start + AT_ONCE])
-            self._bytes += probes.nbytes
-            self._candidates.append(probes.insert(self._bitmap))
+            self._bitmap = (
+                np.zeros(self._num_bytes, np.uint8) if not self.layers else self.layers.newest.copy()
+            )
+        while self.waiting and not self._is_cut:
+            waiting = self.waiting.pop(0)
+            for start in range(0, len(waiting.hashed), AT_ONCE):
+                piece = waiting.hashed[start : start + AT_ONCE]
+                entered = self._enter_into(self.layers, piece) if self.layers else self._enter(piece)
+                self.entered += entered
+                if entered < len(piece):
+                    self.waiting.insert(0, waiting.rest(start + entered))
+                    self._is_cut = True
+                    break
+
+    def _enter(self, encoded: Sequence[str | bytes]) -> int:
+        probes = cast("Layout", self.layout).hashed(encoded)
+        self._bytes += probes.nbytes
+        self._candidates.append(probes.insert(self._bitmap))
+        return len(encoded)
+
+    def _enter_into(self, layers: LayerBits, encoded: Sequence[str | bytes]) -> int:
+        """Set the bits of items that are in no layer; return how many items come before the room ends."""
+        digests, layout = Digests.of(encoded), layers.layer.layout
+        absent, entered = layers.absent(digests), len(digests)
+        if absent.size:
+            probes = layout.hashed(digests.take(absent))
+            addresses = probes.addresses()
+            missing = addresses.missing(self._bitmap)
+            room = max(1, layers.room) - self.candidates  # if there is no room, the script says so
+            if missing.size > room:
+                entered, missing = int(absent[missing[room]]), missing[:room]
+            if missing.size < absent.size:
+                absent, probes, addresses = absent[missing], probes.take(missing), addresses.take(missing)
+            if missing.size:
+                addresses.set(self._bitmap)
+                self._candidates.append(Hashed(layout, digests.take(absent[probes.first_occurrences()])))
+        self._digests.append(digests[:entered])
+        self._bytes += DIGEST_BYTES * entered
+        return entered
+
+    @property
+    def candidates(self) -> int:
+        """Number of entered items that are not known to be in the filter."""
+        return sum(map(len, self._candidates))
 
     @property
     def is_full(self) -> bool:
-        """True if the batch has to be sent."""
-        return self._bytes >= self._full or not self._has_segments
+        """True if the batch must be sent."""
+        return self._bytes >= self._full or self._is_cut or not self._has_segments
 
     @property
     def is_dense(self) -> bool:
-        """True if the items are better sent as segments than probe by probe."""
-        return (
-            self.layout is not None
-            and self._has_segments
-            and self.items * self.layout.num_hashes >= self._dense
-        )
+        """True if segments are cheaper for the items than single probes."""
+        if self.layout is None or not self._has_segments:
+            return False
+        return self.items * self.layout.num_hashes >= self._dense or self.goes_again
+
+    @property
+    def goes_again(self) -> bool:
+        """True if waiting items were entered once before; only their digests are left."""
+        return bool(self.waiting) and isinstance(self.waiting[0].encoded, Digests)
 
     def segments(self) -> Iterator[Segment]:
-        """Yield the segments that have a bit set; call `record_previous` with each before the next.
+        """Yield the segments with bits to set; call `record_previous` for each before the next.
 
-        A second call begins again, to send all of them to another filter.
+        A segment has the known bits too, not only new ones: a server that has lost bits gets them back.  A
+        second call begins again, to send all segments to another filter.
         """
         if self._is_sent:
             self._bitmap.fill(0)
             for probes in self._candidates:
                 probes.addresses().set(self._bitmap)
-        self._is_sent, self.was_empty = True, True
+        self._is_sent, self.was_known = True, True
         for first in range(0, self._num_bytes, SEGMENT_BYTES):
             piece = self._bitmap[first : first + SEGMENT_BYTES]
-            if piece.any():
+            known = self._known(first, piece)
+            if piece.any() if known is None else (piece != known).any():
                 yield Segment(first, piece.tobytes())
 
+    def _known(self, first: int, piece: Bytes) -> Bytes | None:
+        return None if self.layers is None else self.layers.newest[first : first + len(piece)]
+
     def record_previous(self, segment: Segment, found: bytes | bytearray | memoryview) -> None:
-        """Record the segment's previous bits, in the place of those that were sent."""
+        """Replace the bits of a sent segment by its previous bits in the filter."""
         piece = self._bitmap[segment.first : segment.first + len(segment.data)]
         piece[: len(found)] = np.frombuffer(found, dtype=np.uint8)
         piece[len(found) :] = 0
-        self.was_empty = self.was_empty and not piece.any()
+        known = self._known(segment.first, piece)
+        if known is None:
+            self.was_known = self.was_known and not piece.any()
+            return
+        self.was_known = self.was_known and bool((piece == known).all())
+        np.bitwise_or(piece, np.frombuffer(segment.data, np.uint8), out=known)
+
+    def new(self) -> int:
+        """Return the number of new items.
+
+        An item is new if it was not in the filter and no equal item came before it.  Up to 8,192 items are
+        hashed together: among these, an item is new even if the others have set all its bits.
+        """
+        if self.was_known:
+            return self.candidates
+        return sum(len(probes.addresses().missing(self._bitmap)) for probes in self._candidates)
+
+    def complete(self) -> int:
+        """Return how many new items have all their bits in the layer, after only some segments were sent."""
+        bits = cast("LayerBits", self.layers).newest
+        return sum(len(each) - len(each.addresses().missing(bits)) for each in self._candidates)
 
     def finish(self) -> int:
-        """Return the number of new items, and empty the batch.
-
-        An item counts as new if it was not there before and no equal one came before it, even if all its bits
-        were set by others among the 8,192 that were hashed with it.
-        """
-        if self.was_empty:
-            added = sum(map(len, self._candidates))
-        else:
-            added = sum(len(probes.addresses().missing(self._bitmap)) for probes in self._candidates)
-        self._bitmap.fill(0)
-        self._empty()
+        """Return the number of new items, and remove the sent items from the batch."""
+        added = self.new()
+        self.empty()
         return added
+
+    def empty(self) -> None:
+        """Remove the sent items from the batch."""
+        if not self.entered:
+            self.waiting.clear()
+        self.items -= self.entered or self.items
+        if self.layers is None or not self._bitmap.size:
+            self._bitmap.fill(0)
+        else:
+            self._bitmap[:] = self.layers.newest
+        self._empty()
+
+    def go_back(self, layers: LayerBits | None) -> None:
+        """Let all entered items wait again.
+
+        :param layers: the known layers; None if they must be read.
+        """
+        self.waiting[:0] = [Waiting((), digests, digests) for digests in self._digests]
+        self.layers, self.before = layers, self.layers
+        self._empty()
+        self._bitmap = np.zeros(0, dtype=np.uint8)
 
 
 def load(
@@ -177,23 +307,19 @@ def load(
     source: Batches,
     progress: Callable[[int], object] | None,
 ) -> Op[int]:
-    """Add items as fast as possible; return how many were read.
+    """Add items as fast as possible; return the number of items read.
 
     :param source: an iterator of batches of `LOAD_ITEMS`.
     """
     handle = stored.handle or (yield from stored.open())
-    batches = Load(stored.segmented(handle), encoder)
+    batches = Load(stored.segmented(handle), encoder, stored.recorded_layers(handle))
     done = 0
     while True:
         batch: list[object] | None = yield Next(source, batches.take)
-        if batches.items and (batches.is_full or not batch):
-            before, done = done, done + batches.items
-            with counted(before), OutcomeMatters(stored.name):
-                sent_to = yield from _send(stored, membership, batches, handle.generation)
-                # There is nothing to compare with if the segments were empty.
-                added = batches.finish() if batches.was_empty else (yield Compute(batches.finish))
-                if sent_to and added:
-                    yield from membership.add_count(sent_to, added)
+        with counted(lambda: batches.done):
+            yield from send_full(stored, membership, batches, handle.generation, ends=not batch)
+        if batches.done > done:
+            done = batches.done
             if progress is not None:
                 progress(done)
         if not batch:
@@ -201,110 +327,130 @@ def load(
 
 
 @contextmanager
-def counted(done: int) -> Iterator[None]:
-    """Say in an error how many items are in: those after them were read, and are not kept."""
+def counted(done: Callable[[], int]) -> Iterator[None]:
+    """Add to an error's text how many items are in the filter; the items read after them are dropped."""
     try:
         yield
-    except (*PASSING, FilterFullError) as error:
+    except (*TRANSIENT, FilterFullError) as error:
         message, *others = error.args
         error.args = (
-            f"{message}; load() has added the first {done} items, and may be given all again",
+            f"{message}; load() has added the first {done()} items, and may be called again with all",
             *others,
         )
         raise
 
 
-def load_one_batch(
-    stored: Stored, membership: Membership, encoder: Encoder, items: Sequence[Any]
+def send_full(
+    stored: Stored, membership: Membership, load: Load, generation: bytes, *, ends: bool
 ) -> Op[None]:
-    """Add some items of a load; they are a batch of their own."""
-    handle = yield from stored.acquire()
-    batch = Load(stored.segmented(handle), encoder)
-    batch.take(items)
-    with OutcomeMatters(stored.name):
-        sent_to = yield from _send(stored, membership, batch, handle.generation)
-        added = batch.finish()
-        if sent_to and added:
-            yield from membership.add_count(sent_to, added)
+    """Send the batch whenever it is full; if the load `ends`, send all items.
 
-
-def _send(stored: Stored, membership: Membership, load: Load, generation: bytes) -> Op[Handle | None]:
-    """Send a batch; return the handle of the filter if it got segments, and has yet to count the items.
-
-    :param generation: that of the filter when the load began.
+    :param generation: generation of the filter when the load began.
     """
+    while True:
+        with OutcomeMatters(stored.name):
+            if load.is_dense and load.waiting and not load.is_full:
+                yield from _read_layers(stored, load)
+            if load.is_dense and load.waiting and not load.is_full:
+                yield Compute(load.enter)
+            if not load.items or not (load.is_full or ends):
+                return
+            if load.layers is not None and load.entered:
+                yield from _send_to_layers(stored, membership, load, load.layers)
+            else:
+                yield from _send_batch(stored, membership, load, generation)
+
+
+def _read_layers(stored: Stored, load: Load) -> Op[None]:
+    """Read the bits of all layers, if they are needed and worth it."""
+    if load.lacks_bits:
+        handle = yield from stored.acquire()
+        layers = stored.recorded_layers(handle)
+        load.fit(stored.segmented(handle), layers)
+        if load.is_dense:
+            load.layers = yield from layer_bits.read(handle, layers, load.before)
+            load.before = None
+
+
+def _send_batch(stored: Stored, membership: Membership, load: Load, generation: bytes) -> Op[None]:
+    """Send a batch to a filter in one bitmap, or probe by probe, and count the new items."""
     for at, each in enumerate(load.waiting):
         try:
             membership.loaded += yield from membership.add_unasked(each.encoded, each.items)
-        except (BatchInterruptedError, *PASSING) as error:
+        except (BatchInterruptedError, *TRANSIENT) as error:
+            if load.goes_again:  # only digests of the items are left, not the items for `rest`
+                raise (error.__cause__ or error) from None
             rest = [item for later in load.waiting[at:] for item in later.items]
-            raise_unread(error, "load", rest, is_alone=at == 0 and load.is_first)
+            raise_batch_of_stream(error, "load", rest, can_repeat_all=at == 0 and load.is_first)
     sent_to = None
-    while load.is_dense and sent_to is None:
-        # A filter that was lost may have been replaced meanwhile.
+    while load.entered and sent_to is None:
+        # The filter may have been lost and replaced meanwhile.
         handle = stored.handle or (yield from stored.open())
         if stored.segmented(handle) != load.layout:
             _raise_other_bits(stored.name, is_same=handle.generation == generation)
         with suppress(LayoutChanged):
-            temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
-            for segment in load.segments():
-                arguments = (segment.first, segment.data)
-                found = yield from stored.run(_OR_SEGMENT, handle, arguments, temporaries)
-                load.record_previous(segment, found)
+            yield from _or_segments(stored, handle, load)
             sent_to = handle
-    return sent_to
+    # If the previous segments were empty, all candidates are new, and counting takes no time.
+    added = load.finish() if load.was_known else (yield Compute(load.finish))
+    if sent_to and added:
+        yield from membership.add_count(sent_to, added)
+
+
+def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: LayerBits) -> Op[None]:
+    """Send a batch to the newest layer; if there is a newer layer meanwhile, the whole batch waits again.
+
+    The items are counted first: if the process dies in between, no layer has more items than its count.
+    """
+    try:
+        reserved = yield from _reserve(membership, load, layers)
+    except LayoutChanged:
+        load.go_back(None)
+        return
+    changed = False
+    try:
+        yield from _or_segments(stored, layers.handle, load)
+    except LayoutChanged:
+        changed = True
+    if changed or not load.was_known:
+        new: int = yield Compute(load.complete if changed else load.new)
+    else:
+        new = load.candidates
+    membership.loaded += new
+    if new < reserved:
+        yield from membership.take_back(layers.layer, reserved - new)
+        layers.room += reserved - new
+    if changed:
+        load.go_back(None)
+    else:
+        load.empty()
+
+
+def _reserve(membership: Membership, load: Load, layers: LayerBits) -> Op[int]:
+    """Count the new items of a batch, which is cut where the room ends; return the number counted."""
+    reserved = yield from membership.reserve(layers.handle, load.candidates)
+    layers.room -= reserved
+    if reserved < load.candidates:  # other clients have added items meanwhile
+        layers.room = reserved
+        load.go_back(layers)
+        yield Compute(load.enter)
+        layers.room = 0
+    return reserved
+
+
+def _or_segments(stored: Stored, handle: Handle, load: Load) -> Op[None]:
+    temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
+    for segment in load.segments():
+        arguments = (segment.first, segment.data)
+        found = yield from stored.run(_OR_SEGMENT, handle, arguments, temporaries)
+        load.record_previous(segment, found)
 
 
 def _raise_other_bits(name: str, *, is_same: bool) -> NoReturn:
-    """Raise the error for a batch whose bits are of no use to the filter by now.
+    """Raise the error for a batch whose bits do not fit the filter any more.
 
-    :param is_same: the filter has the generation for which they were made.
+    :param is_same: the filter still has the generation for which the bits were made.
     """
     if is_same:
-        raise OutcomeUnknownError(f"{name!r} has been rebuilt, or begun to be, in the middle of a batch")
+        raise OutcomeUnknownError(f"{name!r} was rebuilt, or its rebuild began, in the middle of a batch")
     raise FilterLostError(f"{name!r} was replaced by a filter with other bits; load again")
-
-
-class _Rows:
-    """The batch that was read last, encoded."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self.done = 0
-        self.encoded: Sequence[str | bytes] = ()
-
-    def take(self, items: Sequence[Any]) -> None:
-        """Encode a batch.  Raises TypeError or ValueError for an item that cannot be encoded."""
-        try:
-            self.encoded = self._encoder.encode_all(items)
-        except RowError as error:
-            error.row += self.done
-            raise
-
-
-def load_items(
-    stored: Stored, encoder: Encoder, source: Batches, progress: Callable[[int], object] | None
-) -> Op[int]:
-    """Add items, some in each script; return how many were read.
-
-    :param source: an iterator of batches.
-    """
-    rows = _Rows(encoder)
-    while (yield Next(source, rows.take)):
-        with counted(rows.done), OutcomeMatters(stored.name):
-            yield from _send_items(stored, rows.encoded)
-        rows.done += len(rows.encoded)
-        if progress is not None:
-            progress(rows.done)
-    return rows.done
-
-
-def _send_items(stored: Stored, encoded: Sequence[str | bytes]) -> Op[None]:
-    handle = yield from stored.acquire()
-    for start in range(0, len(encoded), handle.items):
-        piece = encoded[start : start + handle.items]
-
-        def work(handle: Handle, piece: Sequence[str | bytes] = piece) -> Op[int]:
-            return stored.run(_LOAD, handle, [handle.layout.pack(piece)])
-
-        yield from stored.attempt(work)

@@ -1,4 +1,4 @@
-"""The rebuild of a plain filter: a successor beside it, and the swap at the end."""
+"""The rebuild of a `BloomFilter`: a successor is created, and replaces the filter at the end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bloomredis.stored.one_key.rebuilding import Rebuild, StoredRebuildable
 from bloomredis.stored.one_key.single import StoredFilter
 
 V = TypeVar("V")
-"""The verbs of the successor."""
+"""The operations of the successor."""
 
 TIMEOUT: Final = 86_400
-"""Seconds that a successor lives at most."""
+"""Longest life of a successor, in seconds."""
 
 _AGAIN: Final = "rebuild it again"
 
@@ -25,7 +25,7 @@ _AGAIN: Final = "rebuild it again"
 class Rebuilding(Generic[V]):
     """One rebuild of a filter.
 
-    :param make: returns the verbs of the successor.
+    :param make: returns the operations of the successor.
     :raises ValueError, TypeError: for bad arguments.
     """
 
@@ -49,7 +49,7 @@ class Rebuilding(Generic[V]):
         self._begun: Rebuild | None = None
 
     def begin(self) -> Op[V]:
-        """Make the successor, and return its verbs."""
+        """Create the successor, and return its operations."""
         with OutcomeMatters(self._stored.name, _AGAIN):
             self._begun = yield from self._stored.begin_rebuild(
                 self._capacity, self._error_rate, self._timeout, take_over=self._take_over
@@ -57,7 +57,7 @@ class Rebuilding(Generic[V]):
         return self._make(self._stored.successor(self._begun))
 
     def end(self) -> Op[None]:
-        """Put the successor in the filter's place."""
+        """Replace the filter by the successor."""
         if self._begun:
             with OutcomeMatters(self._stored.name, _AGAIN):
                 yield from self._stored.end_rebuild(self._begun)

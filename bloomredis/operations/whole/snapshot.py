@@ -1,6 +1,6 @@
 """A copy of a filter's bits in this process, which answers without the server.
 
-Bits are only ever set, so a True is right as long as the filter's generation stands, however old the copy
+Bits are only ever set.  So a True is right as long as the filter keeps its generation, however old the copy
 is; a False may be out of date.
 """
 
@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, Self, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bloomredis.arguments import listed, shown
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.classic import Classic
@@ -41,8 +39,8 @@ from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Description, LayoutChanged
 
 
-class Answers(Protocol):
-    """Bits that answer for encoded items: of one filter, of layers, or of shards."""
+class HasItems(Protocol):
+    """Bits that answer for encoded items: those of one filter, of layers or of shards."""
 
     def has(self, encoded: bytes) -> bool:
         """Return True if an item is in the filter."""
@@ -52,17 +50,18 @@ class Answers(Protocol):
 
 
 class LocalFilter(Generic[I]):
-    """A read-only copy of a filter, as it was when `snapshot()` read it, or when it was saved.
+    """A read-only copy of a filter, from the time when `snapshot()` read it, or when it was saved.
 
-    It takes as much memory as the filter's bits, or none but the pages that are asked of an open file, and
-    never asks the server.  A True was right while the filter stood; a False may be out of date.
+    It never asks the server.  A True was right while the filter kept its generation; a False may be out of
+    date.  A snapshot takes as much memory as the filter's bits; an opened file takes only the memory of the
+    pages that are read.
     """
 
-    def __init__(self, name: str, answers: Answers, about: info.Parts, encoder: Encoder) -> None:
+    def __init__(self, name: str, answers: HasItems, about: info.Parts, encoder: Encoder) -> None:
         self.name = name
         self._answers = answers
         self.about = about  # not part of the public class, like `answers`
-        self._encoder: Any = encoder  # of the items that the filter has
+        self._encoder: Any = encoder  # the encoder of the filter's items
 
     @classmethod
     def open(
@@ -72,16 +71,16 @@ class LocalFilter(Generic[I]):
         encode: Callable[[I], bytes] | None = None,
         verify: bool = True,
     ) -> Self:
-        """Return the filter of a file that `save` wrote; no server is needed, nor memory for the bits.
+        """Open a file that `save` wrote; this needs no server, and no memory for the bits.
 
-        The file is mapped into memory, which processes share.  Leave it unchanged while it is open: a process
-        whose mapped file is cut is ended by SIGBUS.  Of a
-        filter that counts, a bit for each counter is kept in memory, a quarter of the file.
+        The file is mapped into memory, which processes share.  Leave it unchanged while it is open: if a
+        mapped file is truncated, the process is ended by SIGBUS.  For a counting filter one bit for each
+        counter is kept in memory, a quarter of the file's size.
 
-        :param encode: as in the constructor; it has to be that of the filter that was saved.
-        :param verify: read the whole file and check it, at some 1 GB a second; without, only its beginning.
-        :raises ValueError: it is no saved filter, or was cut or changed.
-        :raises FilterMismatchError: it was made with another `encode`.
+        :param encode: as in the constructor; it must be the `encode` of the saved filter.
+        :param verify: read and check the whole file, at about 1 GB a second; False checks only its beginning.
+        :raises ValueError: the file is no saved filter, or was truncated or changed.
+        :raises FilterMismatchError: the filter was created with another `encode`.
         """
         opened = _opened(path, number_of(encode), verify=verify)
         return cls(os.fspath(path), opened.answers, opened.about, cast("Encoder", Codec(encode, None)))
@@ -90,10 +89,10 @@ class LocalFilter(Generic[I]):
     def bits(self) -> bytes:
         """The filter's bits as the server had them, without the header.
 
-        :raises TypeError: it is in layers or shards, or it counts.
+        :raises TypeError: the filter is in layers or shards, or is a counting filter.
         """
         if not isinstance(self._answers, Bits) or self.about.is_counting:
-            raise TypeError(f"{self.name!r} has not one string of bits")
+            raise TypeError(f"{self.name!r} does not have one string of bits")
         return bytes(self._answers.bytes)
 
     def contains(self, item: I) -> bool:
@@ -113,24 +112,24 @@ class LocalFilter(Generic[I]):
         return self.about.info(self.name)
 
     def merge(self, other: LocalFilter[I]) -> None:
-        """Add what another copy has: filters that were built apart become one.
+        """Add all items of another copy, to combine filters that were built separately.
 
-        Both are of `BloomFilter`, with the same parameters; the bits are in memory afterwards, also those of
-        an open file.  The count is an estimate from then on.
+        Both are copies of a `BloomFilter`, with the same parameters.  Afterwards the bits are in memory, even
+        those of an open file.  From then on the count is an estimate.
 
-        :raises FilterMismatchError: their parameters differ.
-        :raises TypeError: one is no copy of a `BloomFilter`.
+        :raises FilterMismatchError: the parameters of the filters differ.
+        :raises TypeError: one of the copies is not that of a `BloomFilter`.
         """
         if not isinstance(other, LocalFilter):
             raise TypeError(f"other must be a LocalFilter, not {type(other).__name__} {shown(other)}")
         if not (isinstance(self._answers, Bits) and isinstance(other._answers, Bits)):
             raise TypeError(
-                f"{self.name!r} and {other.name!r} cannot be merged here, being in layers or in shards: "
-                "restore them, and merge what can be merged on the server"
+                f"{self.name!r} and {other.name!r} cannot be merged here, since one is in layers or shards: "
+                "restore both, and merge them on the server if their class can be merged"
             )
         ((found, _),), ((theirs, _),) = self.about.parts, other.about.parts
         if found.header.generation and theirs.header.generation:
-            mergeable.check(self.name, self.about.saved, other.name, other.about.saved)
+            mergeable.check_mergeable(self.name, self.about.saved, other.name, other.about.saved)
         elif self._answers.layout != other._answers.layout:
             raise FilterMismatchError(f"{self.name!r} and {other.name!r} have different layouts")
         bits = Bits(self._answers.layout, bytearray(self._answers.bytes))
@@ -144,12 +143,11 @@ class LocalFilter(Generic[I]):
 def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[object]]:
     """Copy a filter into this process.
 
-    Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms; items added meanwhile may be in.
+    Reading it costs the server about 1 ms a megabyte, in pieces of 0.1 ms.  Items added meanwhile may or may
+    not be in the copy.
     """
     if not stored.is_one_bitmap:
-        raise TypeError(
-            f"{stored.name!r} is several bitmaps, or none that can be read, so there is no copy of it"
-        )
+        raise TypeError(f"{stored.name!r} cannot be copied: it has several bitmaps, or none that can be read")
     while True:
         (found,) = yield from stored.current()
         handle = yield from stored.acquire()
@@ -165,12 +163,12 @@ def _local(name: str, found: Description, bits: Bits, encoder: Encoder) -> Local
 
 
 _PIECE_BYTES: Final = 1 << 20
-"""Bytes of counters that are turned into bits at a time; a multiple of 4, so that they fill whole bytes."""
+"""Bytes of counters turned into bits at a time; a multiple of 4, so that the bits fill whole bytes."""
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """Layers: an item is in the filter if it is in any."""
+    """The layers of a filter: an item is in the filter if it is in any layer."""
 
     layers: Sequence[Bits]
 
@@ -188,7 +186,7 @@ class AnyOf:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Shards: an item is in the one that its hash picks; one that was never made has none."""
+    """The shards of a filter: an item belongs to the shard that its hash picks; a missing shard is empty."""
 
     record: ShardRecord
     shards: dict[int, Bits]
@@ -203,26 +201,26 @@ class OneOf:
         present = np.zeros(len(encoded), dtype=np.bool_)
         for number, own in self.record.parted(encoded).items() if encoded else ():
             if number in self.shards:
-                present[own] = self.shards[number].has_many([encoded[i] for i in own])
+                present[own] = self.shards[number].has_many([encoded[i] for i in own.tolist()])
         return present
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A file that is open: its answers, and the description of what it has."""
+    """An open file: its answers, and the description of its filter."""
 
-    answers: Answers
+    answers: HasItems
     about: info.Parts
 
 
 def _opened(path: str | os.PathLike[str], encoded: int | None, *, verify: bool) -> Opened:
-    """Map a file of a filter with that encoding into memory; `ValueError` if it is no saved filter."""
+    """Map a file of a filter with that encoding into memory; raise `ValueError` if it is no saved filter."""
     with Path(path).open("rb") as file:
         saved = Reader(file, verify=verify).saved
         size = os.fstat(file.fileno()).st_size
         if size != saved.num_bytes:
             raise ValueError(f"{os.fspath(path)!r} has {size} bytes and should have {saved.num_bytes}")
-        encoding.check(os.fspath(path), mergeable.whole(saved).encoding, encoded)
+        encoding.check_encoding(os.fspath(path), mergeable.whole(saved).encoding, encoded)
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     parts = list(_parts(saved, data))
     record = saved.parsed
@@ -232,7 +230,7 @@ def _opened(path: str | os.PathLike[str], encoded: int | None, *, verify: bool) 
     if record is not None:
         numbers = (part.number for part in saved.parts)
         shards = {number: bits for number, (_, bits) in zip(numbers, parts, strict=True)}
-        return Opened(OneOf(record[0], shards), about)
+        return Opened(OneOf(record, shards), about)
     return Opened(parts[0][1], about)
 
 

@@ -1,7 +1,7 @@
-"""Saving, restoring and copying: the parts of a filter go from where they are to where they are wanted.
+"""Saving, restoring and copying: the parts of a filter are transferred from a source to a target.
 
-Either is a server or a file.  They travel in pieces of 128 KB, some of them together, so that the memory that
-it takes does not depend on the size of the filter.
+Source and target are a server or a file.  The parts are sent in pieces of 128 KB, a few at a time, so the
+memory does not depend on the size of the filter.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from bloomredis.stored.state.versioned import Versioned
 
 T = TypeVar("T")
 Progress = Callable[[int, int], object]
-"""Called with the bytes that are done, and all of them."""
+"""A function that is called with the number of bytes done so far, and the total."""
 
 
-class Source(Protocol):
-    """A filter that is read."""
+class TransferSource(Protocol):
+    """The source of a transfer."""
 
     @property
     def saved(self) -> Saved:
-        """All but the bits."""
+        """The filter without its bits."""
 
     def read(self, part: Part, run: range) -> Op[list[bytes]]:
-        """Return the bytes of a part from each of these on, in order."""
+        """Return the pieces of a part that begin at the bytes in `run`, in order."""
 
 
-class Target(Protocol):
-    """A filter that is written."""
+class TransferTarget(Protocol):
+    """The target of a transfer."""
 
     def begin(self) -> Op[None]:
-        """Check that it can be written."""
+        """Check that the target can be written, and prepare it."""
 
     def write(self, part: Part, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
         """Write pieces of a part, in order."""
 
     def publish(self) -> Op[None]:
-        """Make it appear."""
+        """Complete the target, which appears now."""
 
     def discard(self) -> Op[None]:
         """Delete what was written."""
 
 
 class FileSource:
-    """A saved filter in a file; what was cut or changed is a `ValueError`."""
+    """A saved filter in a file.  Raises `ValueError` for a file that was truncated or changed."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._reader = Reader(file)
@@ -69,21 +69,21 @@ class FileSource:
 
     def end(self) -> Op[None]:
         """Check the whole file."""
-        yield Compute(self._reader.check)
+        yield Compute(self._reader.check_digest)
 
 
 class FileTarget:
-    """A file that a filter is saved to."""
+    """A file to which a filter is saved."""
 
     def __init__(self, file: BinaryIO, saved: Saved) -> None:
         self._writer = Writer(file)
         self._saved = saved
 
     def begin(self) -> Op[None]:
-        """Write all but the bits."""
+        """Write the filter without its bits."""
         yield Compute(partial(self._writer.put, self._saved.preamble()))
 
-    def write(self, part: Part, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:  # noqa: ARG002 - they come in order
+    def write(self, part: Part, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:  # noqa: ARG002 - the parts come in order
         """Write the next bits."""
         yield Compute(partial(self._writer.put, b"".join(piece for _, piece in pieces)))
 
@@ -92,18 +92,18 @@ class FileTarget:
         yield Compute(self._writer.finish)
 
     def discard(self) -> Op[None]:
-        """Leave the file to its owner."""
+        """Do nothing: the caller handles the file."""
         yield from ()
 
 
 class Named(Protocol):
-    """The verbs of a filter, which may have its state in one place."""
+    """The operations of a filter, which may or may not have a `stored` state."""
 
     name: str
 
 
 def within(side: int | None, operation: Op[T]) -> Op[T]:
-    """Run an operation over one of several clients, each of which may be one of several servers."""
+    """Run an operation over the client with the number `side`; None if there is only one client."""
     if side is None:
         return (yield from operation)
 
@@ -114,53 +114,55 @@ def within(side: int | None, operation: Op[T]) -> Op[T]:
 
 
 def stored_of(operations: Named) -> Stored:
-    """Return the state of a filter that can be read.  Raises `TypeError` for bitmaps and keys of others."""
+    """Return the state of a filter.  Raises `TypeError` for another system's bitmaps and module keys."""
     stored = getattr(operations, "stored", None)
     if not isinstance(stored, Stored):
-        raise TypeError(f"{operations.name!r} is in several bitmaps of another system, which are not copied")
-    reading.check(stored)
+        raise TypeError(
+            f"{operations.name!r} is in several bitmaps of another system, which cannot be copied"
+        )
+    reading.check_readable(stored)
     return stored
 
 
 def class_of(operations: Named) -> str:
-    """Return the public class of a filter, whatever a program calls its own."""
+    """Return the name of the public class of a filter, even for a subclass."""
     stored = stored_of(operations)
     return stored.called if isinstance(stored, Versioned) else ""
 
 
 def save(stored: Stored, file: BinaryIO, progress: Progress | None) -> Op[None]:
     """Write a filter to a file."""
-    source = yield from reading.parts_of(stored)
+    source = yield from reading.read_parts(stored)
     yield from _transfer(source, FileTarget(file, source.saved), progress)
 
 
 def restore(
     name: str, of: str, servers: int, file: BinaryIO, *, encoded: int | None, progress: Progress | None
 ) -> Op[None]:
-    """Put the filter of a file under a name.
+    """Restore the filter of a file under a name.
 
-    :param of: the class that it has to be of.
-    :param servers: how many servers a sharded filter is spread over.
-    :param encoded: the encoding of its items, None where any will do.
+    :param of: the class that the filter must have.
+    :param servers: number of servers over which a sharded filter is spread.
+    :param encoded: the encoding that its items must have; None for any.
     """
     source: FileSource = yield Compute(partial(FileSource, file))
     if called(source.saved) != of:
         raise ValueError(f"the file holds a {called(source.saved)}, not a {of}: use {called(source.saved)}")
-    encoding.check(f"the file for {name}", mergeable.whole(source.saved).encoding, encoded)
+    encoding.check_encoding(f"the file for {name}", mergeable.whole(source.saved).encoding, encoded)
     target = yield from restoring.target(name, source.saved, servers)
     yield from _transfer(source, target, progress, end=source.end)
 
 
 def copy(stored: Stored, name: str, servers: int, progress: Progress | None) -> Op[None]:
-    """Put a copy of a filter under another name; over two clients, the second for the copy."""
-    source = yield from within(0, reading.parts_of(stored))
+    """Copy a filter to another name, over two clients; the second is that of the copy."""
+    source = yield from within(0, reading.read_parts(stored))
     target = yield from within(1, restoring.target(name, source.saved, servers))
     yield from _transfer(source, target, progress, sides=(0, 1))
 
 
 def _transfer(
-    source: Source,
-    target: Target,
+    source: TransferSource,
+    target: TransferTarget,
     progress: Progress | None,
     *,
     sides: tuple[int | None, int | None] = (None, None),

@@ -1,7 +1,8 @@
-"""The union of filters: the bits of one are or-ed into another with the same parameters.
+"""The union of filters: the bits of one are OR-ed into another with the same parameters.
 
-In the server where both are in one slot of it, else by way of the client; in pieces of 128 KB, each of which
-is atomic.  Nothing that others add meanwhile is lost, and it may be done again.
+If both are in one slot of a server, the server ORs them by itself; otherwise the bits pass through the
+client.  They are OR-ed in pieces of 128 KB, each atomically.  Nothing that other clients add meanwhile is
+lost.  A merge may be repeated.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from bloomredis.protocol.steps import Next, Op
 from bloomredis.stored.header import Header
 from bloomredis.stored.saved import mergeable
 from bloomredis.stored.saved.format import Part, Saved
-from bloomredis.stored.saved.reading import StoredParts, parts_of, runs
+from bloomredis.stored.saved.reading import StoredParts, read_parts, runs
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Description, Handle, LayoutChanged
 
 T = TypeVar("T")
 
-_OR_SEGMENT: Final = scripts.load("or_segment", forms.data)
-_OR_FROM: Final = scripts.load("or_from", forms.integer)
+_OR_SEGMENT: Final = scripts.load_script("or_segment", forms.data)
+_OR_FROM: Final = scripts.load_script("or_from", forms.integer)
 _log: Final = logging.getLogger("bloomredis")
 
 
-class OneKey(Protocol):
-    """The verbs of a filter in one key, as far as a merge needs them."""
+class FilterInOneKey(Protocol):
+    """The operations of a filter in one key that a merge needs."""
 
     name: str
     stored: Stored
@@ -50,26 +51,26 @@ class OneKey(Protocol):
         """Return the number of bits that are set."""
 
 
-class Whole(Protocol):
-    """The verbs of a filter in one key, or in shards that are such filters."""
+class MergedFilter(Protocol):
+    """The operations of a filter in one key, or in shards that are such filters."""
 
     name: str
     stored: Stored
 
-    def on_part(self, number: int, call: Callable[[OneKey], Op[T]]) -> Op[T]:
-        """Run an operation of the part with that number, which is given its verbs."""
+    def on_part(self, number: int, call: Callable[[FilterInOneKey], Op[T]]) -> Op[T]:
+        """Run an operation on the part with that number, whose operations `call` gets."""
 
 
 Pieces = Iterator[list[bytes]] | AsyncIterator[list[bytes]]
 
 
 @dataclass(frozen=True)
-class Source:
+class MergeSource:
     """A filter to be merged into another.
 
-    :param pieces: makes an iterator over the bytes of a part, as many at a time as `runs` says; with an
-        asyncio driver an async iterator.
-    :param beside: the key of a part, if a script can be given it together with another key, else None.
+    :param pieces: returns an iterator over the pieces of a part, one run of `runs` at a time; with an asyncio
+        driver an async iterator.
+    :param beside: returns the key of a part if one script can take it together with the given key, else None.
     """
 
     name: str
@@ -80,26 +81,26 @@ class Source:
 
 def stored_source(
     parts: StoredParts, pieces: Callable[[Part], Pieces], together: Callable[[bytes, bytes], bool]
-) -> Source:
-    """Return a filter of a server as a source.
+) -> MergeSource:
+    """Return a filter on a server as a source.
 
-    :param together: True for two keys, the first one of this filter, that a script can be given at once.
+    :param together: returns whether one script can take a key of this filter and another key.
     """
 
     def beside(part: Part, key: bytes) -> bytes | None:
-        own = parts.places[part.number].key
+        own = parts.locations[part.number].key
         return own if together(own, key) else None
 
-    return Source(parts.name, parts.saved, pieces, beside)
+    return MergeSource(parts.name, parts.saved, pieces, beside)
 
 
-def local_source(local: LocalFilter[Any], pieces: Callable[[Part], Pieces]) -> Source:
+def local_source(local: LocalFilter[Any], pieces: Callable[[Part], Pieces]) -> MergeSource:
     """Return a copy in this process as a source."""
-    return Source(local.name, local.about.saved, pieces, lambda *_: None)
+    return MergeSource(local.name, local.about.saved, pieces, lambda *_: None)
 
 
 def local_pieces(local: LocalFilter[Any]) -> Callable[[Part], Iterator[list[bytes]]]:
-    """Return what makes an iterator over the bytes of a part of a copy in this process."""
+    """Return a function that iterates over the pieces of a part of a copy in this process."""
     parts = zip(local.about.saved.parts, local.about.parts, strict=True)
     found = {part.number: bits.bytes for part, (_, bits) in parts}
 
@@ -110,15 +111,15 @@ def local_pieces(local: LocalFilter[Any]) -> Callable[[Part], Iterator[list[byte
     return pieces
 
 
-def merge(into: Whole, source: Source, progress: Progress | None = None) -> Op[None]:
+def merge(into: MergedFilter, source: MergeSource, progress: Progress | None = None) -> Op[None]:
     """OR a filter into another.
 
-    :param progress: called with the bytes done so far, and all of them.
-    :raises FilterMismatchError: their parameters differ.
-    :raises TypeError: they are of a class whose bits cannot be united.
+    :param progress: called with the number of bytes done so far, and the total.
+    :raises FilterMismatchError: the parameters of the filters differ.
+    :raises TypeError: filters of such a class cannot be merged.
     """
-    own = (yield from parts_of(into.stored)).saved
-    mergeable.check(into.name, own, source.name, source.saved)
+    own = (yield from read_parts(into.stored)).saved
+    mergeable.check_mergeable(into.name, own, source.name, source.saved)
     parts = source.saved.parts
     total, added = sum(part.num_bytes for part in parts), 0
     before = accumulate((part.num_bytes for part in parts), initial=0)
@@ -133,13 +134,15 @@ def _note(progress: Progress | None, begin: int, total: int, done: int) -> None:
         progress(begin + done, total)
 
 
-def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: OneKey) -> Op[int]:
-    """OR a part into a filter of one key; return about how many of its items are new."""
+def _merge_part(
+    source: MergeSource, part: Part, note: Callable[[int], None], into: FilterInOneKey
+) -> Op[int]:
+    """OR a part into a filter in one key; return the estimated number of new items."""
     stored = into.stored
     with OutcomeMatters(into.name, "merge it again"):
         handle = yield from stored.acquire()
-        if handle.is_being_rebuilt:  # the pieces would not reach its successor
-            raise FilterMismatchError(f"{into.name!r} is being rebuilt: merge when that has ended")
+        if handle.is_being_rebuilt:  # the successor would not get the pieces
+            raise FilterMismatchError(f"{into.name!r} is being rebuilt: merge after the rebuild")
         (found,) = yield from stored.current()
         ones = yield from into.ones(found)
         or_run = _way(stored, handle, source, part)
@@ -152,25 +155,23 @@ def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: O
             if added:
                 yield from into.membership.add_count(handle, added)
         except LayoutChanged:
-            raise FilterLostError(
-                f"{into.name!r} was replaced while it was merged into: merge again"
-            ) from None
-    stored.left = found.header.capacity - found.header.count - added
-    if into.fullness is not None and into.fullness.refuses and stored.left <= 0:
-        into.fullness.passed()
+            raise FilterLostError(f"{into.name!r} was replaced during the merge: merge again") from None
+    stored.capacity_left = found.header.capacity - found.header.count - added
+    if into.fullness is not None and into.fullness.refuses and stored.capacity_left <= 0:
+        into.fullness.on_capacity_reached()
     return added
 
 
 def _more(head: Header, ones: int, new: int) -> int:
-    """Return about how many items have set the new bits."""
+    """Return the estimated number of items that have set the new bits."""
     before, now = (
         sizing.approximate_count(bits, head.num_bits, head.num_hashes) for bits in (ones, ones + new)
     )
     return max(0, now - before)
 
 
-def _way(stored: Stored, handle: Handle, source: Source, part: Part) -> Callable[[range], Op[int]]:
-    """Return what ORs pieces of a part, run after run, and returns how many bits are new."""
+def _way(stored: Stored, handle: Handle, source: MergeSource, part: Part) -> Callable[[range], Op[int]]:
+    """Return a function that ORs the pieces of a part, run after run, and returns the number of new bits."""
     temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
     key = source.beside(part, handle.key)
     if key is None:
@@ -181,7 +182,7 @@ def _way(stored: Stored, handle: Handle, source: Source, part: Part) -> Callable
 
 
 def _by_client(send: Callable[[Arguments], Op[bytes]], pieces: Pieces, run: range) -> Op[int]:
-    """OR the next pieces; return how many bits are new."""
+    """OR the next pieces, which pass through the client; return the number of new bits."""
     read: list[bytes] = yield Next(pieces)
     some = [(first, piece) for first, piece in zip(run, read, strict=True) if piece.strip(b"\0")]
     before = unless_failed((yield from gather(map(send, some))))
@@ -189,7 +190,7 @@ def _by_client(send: Callable[[Arguments], Op[bytes]], pieces: Pieces, run: rang
 
 
 def _in_server(send: Callable[[Arguments], Op[int]], name: str, part: Part, run: range) -> Op[int]:
-    """OR pieces that the same server has; return how many bits are new."""
+    """OR pieces that the same server has; return the number of new bits."""
     identity, end = part.header.identity, part.num_bytes
     sizes = ((identity, first, min(PIECE_BYTES, end - first)) for first in run)
     added = unless_failed((yield from gather(map(send, sizes))))

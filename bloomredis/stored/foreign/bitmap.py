@@ -1,8 +1,7 @@
-"""A bitmap that another system writes too: there is no header, so its parameters come from the caller.
+"""A bitmap that another system writes too, without a header, so that its parameters come from the caller.
 
-The scripts are the same ones.  There is no identity to compare, so they get a description instead
-(`lua/FORMAT.md`, "Bitmaps of other systems"), and a loss cannot be noticed: a missing bitmap is an empty
-filter.
+The same scripts serve it.  In place of an identity they get a description (`lua/FORMAT.md`, "Bitmaps of other
+systems").  A loss cannot be detected: a missing bitmap is an empty filter.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from bloomredis.bits.encoding import Encoder
 from bloomredis.bits.layout import Layout
 from bloomredis.errors import FilterMismatchError
 from bloomredis.protocol import forms, replies, scripts
-from bloomredis.protocol.calls import Wait, call, send, send_all
+from bloomredis.protocol.calls import Wait, call, send_all, send_command
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.header import Header
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
 
-_CONFIGURE: Final = scripts.load("configure", forms.texts)
+_CONFIGURE: Final = scripts.load_script("configure", forms.texts)
 _DESCRIPTION: Final = struct.Struct(">6sBBBB6sQQ")
 _PROBES: Final = 1  # the code of the classic layout: offsets, however they were computed
 
@@ -32,29 +31,29 @@ class ForeignLayout(Layout, Encoder, Protocol):
 
     @property
     def capacity(self) -> int:
-        """Items that the filter is made for."""
+        """The number of items that the filter is sized for."""
 
     @property
     def error_rate(self) -> float:
         """The configured false-positive rate at `capacity` items."""
 
     def key(self, name: str) -> str:
-        """Return the key under which the system keeps a filter of that name."""
+        """Return the key under which the system stores a filter of this name."""
 
 
 @runtime_checkable
 class ConfiguredLayout(ForeignLayout, Protocol):
-    """A layout whose system keeps the parameters in a hash, under another key."""
+    """A layout whose system stores the parameters in a hash, under another key."""
 
     def config_key(self, name: str) -> str:
         """Return the hash's key."""
 
     def config(self) -> dict[str, str]:
-        """Return its fields; the first two have to be equal."""
+        """Return the hash's fields; the first two must equal the stored ones."""
 
 
 def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
-    """Return the description of a bitmap for the scripts; `ttl` in milliseconds, 0 for none."""
+    """Return the description of a bitmap for the scripts; `ttl` is in milliseconds, 0 for none."""
     return _DESCRIPTION.pack(
         b"bitmap", 1, _PROBES, layout.num_hashes, refresh_ttl, bytes(6), layout.num_bits, ttl
     )
@@ -63,7 +62,7 @@ def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
 class StoredBitmap(Stored):
     """A bitmap under the key that the other system gives it."""
 
-    notices_loss = False  # a missing one is an empty one
+    notices_loss = False  # a missing bitmap is an empty filter
 
     def __init__(
         self, name: str, *, layout: ForeignLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
@@ -85,7 +84,7 @@ class StoredBitmap(Stored):
         return ()
 
     def at(self, name: str, ttl: int) -> StoredBitmap:
-        """Return the state of another bitmap in this layout; each insert renews the `ttl`, unless it is 0."""
+        """Return the state of another bitmap in this layout; each insert renews a `ttl` other than 0."""
         return StoredBitmap(
             name,
             layout=self._layout,
@@ -95,21 +94,21 @@ class StoredBitmap(Stored):
         )
 
     def open(self) -> Op[Handle]:
-        """Remember the bitmap: the first script finds out if the key holds another type."""
-        yield from ()  # a generator, as the others are
+        """Remember the bitmap without I/O; the first script detects a key of another type."""
+        yield from ()  # which makes this a generator, as in other classes
         return self.assume()
 
-    def take(self) -> Op[Handle]:
-        """Check that the key holds no other type."""
+    def reopen(self) -> Op[Handle]:
+        """Check that the key holds a string or is missing; remember the bitmap."""
         yield from self.current()
         return (yield from self.open())
 
     def assume(self) -> Handle:
-        """Remember the known bitmaps without asking for them."""
+        """Remember the known bitmaps without I/O."""
         return self.remember(self._identity, self._layout)
 
     def current(self) -> Op[list[Description]]:
-        """Describe each bitmap: length and ttl are read, the rest comes from the layout."""
+        """Describe each bitmap; length and ttl come from the server, the rest from the layout."""
         commands: list[Command] = [
             command for key, _ in self.layers for command in (("STRLEN", key), ("PTTL", key))
         ]
@@ -125,23 +124,23 @@ class StoredBitmap(Stored):
 
     def _recover_type(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing is compared
         raise self.explained(refusal)
-        yield  # a generator, as the other recoveries are
+        yield  # which makes this a generator, like the other recoveries
 
     RECOVERY = {replies.WRONG_TYPE: _recover_type}  # noqa: RUF012 - a ClassVar of the base
 
     def clear(self) -> Op[None]:
         """Delete the bitmaps, which empties the filter."""
         yield from self.current()
-        yield from send(("UNLINK", *dict(self.layers)), forms.integer)
+        yield from send_command(("UNLINK", *dict(self.layers)), forms.integer)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
-        """Delete all keys; True if a bitmap was not empty.
+        """Delete all keys; return True if a bitmap was not empty.
 
-        Their lengths are read first, so a command that is sent again changes no answer and needs no receipt.
+        The lengths are read first, so a resent UNLINK changes no answer and needs no receipt.
         """
         self.reset()
         there = any(found.size_bytes for found in (yield from self.current()))
-        yield from send(("UNLINK", *dict(self.layers), *self.other_keys), forms.integer)
+        yield from send_command(("UNLINK", *dict(self.layers), *self.other_keys), forms.integer)
         self.reset()
         return there
 
@@ -164,7 +163,7 @@ def _header(layout: ForeignLayout) -> Header:
 
 
 class ConfiguredBitmap(StoredBitmap):
-    """A bitmap with a hash of parameters, which each script compares; it is created if it is missing."""
+    """A bitmap with a hash of parameters, which each script compares; a missing hash is created."""
 
     def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
@@ -176,7 +175,7 @@ class ConfiguredBitmap(StoredBitmap):
 
     @property
     def other_keys(self) -> tuple[bytes, ...]:
-        """The key of the parameters."""
+        """The key of the hash of parameters."""
         return (self._config_key,)
 
     def at(self, name: str, ttl: int) -> ConfiguredBitmap:
@@ -186,11 +185,11 @@ class ConfiguredBitmap(StoredBitmap):
         return ConfiguredBitmap(name, layout=self._configured, wait=self.wait)
 
     def assume(self) -> Handle:
-        """Remember the bitmap without asking for it."""
+        """Remember the bitmap without I/O."""
         return self.remember(self._identity, self._layout, (self.key, self._config_key))
 
     def open(self) -> Op[Handle]:
-        """Compare the parameters with the stored ones; store them if there are none."""
+        """Compare the parameters with the stored ones; store them if the hash is missing."""
         yield from super().current()  # refuses a key of another type
         pairs = [word for pair in self._config.items() for word in pair]
         try:
@@ -202,7 +201,7 @@ class ConfiguredBitmap(StoredBitmap):
             if there != value:
                 raise FilterMismatchError(
                     f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}; "
-                    "make the layout with the parameters that the other system used"
+                    "create the layout with the parameters that the other system used"
                 )
         return self.assume()
 
@@ -212,20 +211,23 @@ class ConfiguredBitmap(StoredBitmap):
         return (yield from super().current())
 
     def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
-        """Compare the parameters anew before the next call."""
+        """Drop the handle, so that the next call compares the parameters again."""
         self.forget()
-        yield from ()  # a generator, as the other recoveries are
+        yield from ()  # which makes this a generator, like the other recoveries
 
     RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}
 
 
 def several_keys(layout: ForeignLayout) -> str:
-    """Return the message for a ttl that a layout does not take."""
+    """Return the message for a ttl given for a layout of several keys."""
     return f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them"
 
 
 def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
-    """Return a layout of another system.  Raises `ValueError` if it was made for other parameters."""
+    """Return a layout of another system; raise `ValueError` if it was created with other parameters.
+
+    :raises TypeError: it is no layout.
+    """
     if not callable(getattr(layout, "encode_all", None)):
         raise TypeError(f"layout must be None, a name, or a layout from bloomredis.compat, not {layout!r}")
     for what, given, own in (
@@ -233,5 +235,5 @@ def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: floa
         ("error_rate", error_rate, layout.error_rate),
     ):
         if given is not None and given != own:
-            raise ValueError(f"the layout was made for {what} {own}, not {given}; leave {what} to it")
+            raise ValueError(f"the layout was created for {what} {own}, not {given}; omit {what}")
     return layout

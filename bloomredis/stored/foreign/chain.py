@@ -1,7 +1,7 @@
-"""Filters of other systems in several layers: a chain that grows, and links that were restored.
+"""Filters of other systems in several layers: growing chains and restored links.
 
-An item is in the filter if it is in any layer; only the newest is written.  One script sees all layers:
-their keys are its last ones (`lua/include/layers.lua`).
+The filter contains an item if any layer does; only the newest layer is written.  One script accesses all
+layers; their keys are its last keys (`lua/include/layers.lua`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NoReturn, Protocol, runtime_checkable
 
 from bloomredis.errors import FilterFullError, FilterMismatchError
 from bloomredis.protocol import forms, replies, scripts
-from bloomredis.protocol.calls import Wait, send
+from bloomredis.protocol.calls import Wait, send_command
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.foreign.bitmap import ForeignLayout, StoredBitmap, description
@@ -20,39 +20,39 @@ from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Description, Handle
 
 MOST_BITMAPS: Final = 1024
-"""Bitmaps of a chain: a script tests an item in all of them."""
+"""The most bitmaps of a chain, since a script tests an item in all of them."""
 
-_DELETE: Final = scripts.load("delete", forms.integer)
+_DELETE: Final = scripts.load_script("delete", forms.integer)
 _LAYERS: Final = struct.Struct(">6sBBQ")
 
 
 @runtime_checkable
 class ChainLayout(ForeignLayout, Protocol):
-    """A layout whose system begins another bitmap of the same size when one is half full."""
+    """A layout whose system begins another bitmap of the same size when the newest is half full."""
 
     def link_key(self, name: str, cursor: int) -> str:
-        """Return the key of the bitmap with that number."""
+        """Return the key of the bitmap with this number."""
 
     def cursor_key(self) -> str:
-        """Return the key of the number of the newest bitmap; there is none before the second."""
+        """Return the key of the cursor: the number of the newest bitmap, missing until the second begins."""
 
 
 @runtime_checkable
 class LinkedLayout(ForeignLayout, Protocol):
-    """Several layouts of the same items; an item is packed for one after the other."""
+    """Several layouts of the same items; an item is packed for each layout in turn."""
 
     def links(self, name: str) -> list[tuple[str, ForeignLayout]]:
         """Return the keys and the layouts, the newest first."""
 
 
 def _identity(others: int, cursor: int | None, descriptions: Sequence[bytes]) -> bytes:
-    """Return the identity for the scripts, with one description for all layers or one for each."""
+    """Return the identity for the scripts, with one description for all layers or one for each layer."""
     head = _LAYERS.pack(b"layers", 1, others, 0 if cursor is None else cursor + 1)
     return head + b"".join(descriptions)
 
 
 class StoredChain(StoredBitmap):
-    """A chain that grows; a script refuses if it has another cursor than this object knows."""
+    """A growing chain; a script refuses if its cursor is not the one that this object knows."""
 
     is_one_bitmap = False
     has_layers = True
@@ -65,8 +65,8 @@ class StoredChain(StoredBitmap):
         self._cursor_key = layout.cursor_key().encode()
         self._cursor = 0
 
-    def at(self, name: str, ttl: int) -> NoReturn:  # noqa: ARG002 - there is none
-        """Raise `TypeError`: all chains of a database have the same cursor."""
+    def at(self, name: str, ttl: int) -> NoReturn:  # noqa: ARG002 - it always raises
+        """Raise `TypeError`: all chains of a database share one cursor."""
         raise TypeError(f"a database holds one chain only, {self.name!r}: the cursor has one key for all")
 
     def _key_of(self, number: int) -> bytes:
@@ -74,7 +74,7 @@ class StoredChain(StoredBitmap):
 
     @property
     def layers(self) -> list[tuple[bytes, ForeignLayout]]:
-        """The bitmaps that are known, the newest first."""
+        """The known bitmaps, the newest first."""
         return [(self._key_of(number), self._layout) for number in range(self._cursor, -1, -1)]
 
     def open(self) -> Op[Handle]:
@@ -83,7 +83,7 @@ class StoredChain(StoredBitmap):
         return self.assume()
 
     def assume(self) -> Handle:
-        """Remember the known bitmaps without asking for them."""
+        """Remember the known bitmaps without I/O."""
         newest, *older = (key for key, _ in self.layers)
         return self.remember(
             _identity(0, self._cursor, [self._identity]),
@@ -95,7 +95,7 @@ class StoredChain(StoredBitmap):
     def current(self) -> Op[list[Description]]:
         """Read the cursor, then describe each bitmap."""
         try:
-            cursor = (yield from send(("GET", self._cursor_key), forms.text_or_nil)) or b"0"
+            cursor = (yield from send_command(("GET", self._cursor_key), forms.text_or_nil)) or b"0"
         except Refusal as refusal:
             raise self._no_cursor(refusal) from refusal
         if not cursor.isdigit():
@@ -104,11 +104,11 @@ class StoredChain(StoredBitmap):
         return (yield from super().current())
 
     def clear(self) -> Op[None]:
-        """Delete all bitmaps and the cursor, which begins with the first again."""
+        """Delete all bitmaps and the cursor, so that the chain begins with the first bitmap again."""
         yield from self.delete([], [])
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete all bitmaps and the cursor in one step; True if there was one."""
+        """Delete all bitmaps and the cursor in one step; return True if any existed."""
         existed = yield from self.attempt(
             lambda handle: self.run(_DELETE, handle, arguments, keys, again=bool(keys))
         )
@@ -120,9 +120,9 @@ class StoredChain(StoredBitmap):
         return Stored.expire(self, ttl)
 
     def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing was lost
-        """Follow a chain that has grown, or was cleared."""
+        """Accept the cursor of a chain that has grown or was cleared."""
         self._follow_to(int(refusal.detail))
-        yield from ()  # a generator, as the other recoveries are
+        yield from ()  # which makes this a generator, like the other recoveries
 
     def _follow_to(self, cursor: int) -> None:
         if not 0 <= cursor < MOST_BITMAPS:
@@ -133,20 +133,20 @@ class StoredChain(StoredBitmap):
         self._cursor = cursor
         self.assume()
 
-    def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is full
+    def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         raise FilterFullError(
             f"the chain {self.name!r} has {MOST_BITMAPS} bitmaps, and the last is half full; "
             "begin another chain with a larger capacity"
         )
-        yield  # a generator, as the other recoveries are
+        yield  # which makes this a generator, like the other recoveries
 
     def _recover_cursor(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing was lost
         raise self._no_cursor(refusal)
-        yield  # a generator, as the other recoveries are
+        yield  # which makes this a generator, like the other recoveries
 
     def _no_cursor(self, found: object) -> FilterMismatchError:
         return FilterMismatchError(
-            f"{self._cursor_key.decode()!r} holds no number of a bitmap of {self.name!r}: {found}"
+            f"{self._cursor_key.decode()!r} must hold the number of a bitmap of {self.name!r}, not {found}"
         )
 
     RECOVERY = StoredBitmap.RECOVERY | {
@@ -157,7 +157,7 @@ class StoredChain(StoredBitmap):
 
 
 class StoredLinks(StoredBitmap):
-    """Restored links of different sizes, which are only read."""
+    """Restored links of different sizes, which are read-only."""
 
     is_one_bitmap = False
     has_layers = True
@@ -166,10 +166,10 @@ class StoredLinks(StoredBitmap):
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
         self._links = [(key.encode(), link) for key, link in layout.links(name)]
         self.key = self._links[0][0]
-        self.only_read = f"{name!r} was restored from {layout.name} and is only read"
+        self.only_read = f"{name!r} was restored from {layout.name} and is read-only"
 
-    def at(self, name: str, ttl: int) -> NoReturn:  # noqa: ARG002 - there is none
-        """Raise `TypeError`: the links of one filter are no others'."""
+    def at(self, name: str, ttl: int) -> NoReturn:  # noqa: ARG002 - it always raises
+        """Raise `TypeError`: the links belong to one filter."""
         raise TypeError(self.only_read)
 
     @property
@@ -178,7 +178,7 @@ class StoredLinks(StoredBitmap):
         return self._links
 
     def assume(self) -> Handle:
-        """Remember the known bitmaps without asking for them."""
+        """Remember the known bitmaps without I/O."""
         described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
         keys = [key for key, _ in self._links]
         return self.remember(_identity(len(described) - 1, None, described), self._layout, keys)

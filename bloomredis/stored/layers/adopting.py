@@ -1,4 +1,4 @@
-"""A filter of one key that becomes the first layer of one that grows."""
+"""A filter in one key that becomes the first layer of a growing filter."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from bloomredis.stored.header import ADOPTED, Header
 from bloomredis.stored.layers.record import ScalingRecord
 from bloomredis.stored.one_key.single import StoredFilter
 
-_ADOPT: Final = scripts.load("adopt", forms.record)
+_ADOPT: Final = scripts.load_script("adopt", forms.record)
 
 
 class AdoptedFilter(StoredFilter):
-    """A filter under a name that is to be a growing filter's."""
+    """A filter in one key whose name becomes a growing filter's name."""
 
     def __init__(self, name: str, encoding: int | None) -> None:
         super().__init__(name, new=None, layout=None, ttl=0, on_lost="raise", wait=None, encoding=encoding)
 
     def adopt(self, expansion: int, tightening_ratio: float) -> Op[None]:
-        """Make it the first layer, whatever its generation.
+        """Make the filter the first layer, whatever its generation.
 
-        :raises FilterNotFoundError: there is none.
-        :raises FilterMismatchError: the key holds something else, or is being rebuilt.
-        :raises ValueError: its error rate leaves none for further layers.
+        :raises FilterNotFoundError: the key is missing.
+        :raises FilterMismatchError: the key holds something else, or the filter is being rebuilt.
+        :raises ValueError: the filter's error rate leaves none for further layers.
         """
         reply = None
         while reply is None:
             found = (yield from self.describe()).header
             if found.is_being_rebuilt:
-                raise FilterMismatchError(f"{self.name!r} is being rebuilt: adopt it when that has ended")
+                raise FilterMismatchError(f"{self.name!r} is being rebuilt: adopt it after the rebuild")
             record = _record(found, expansion, tightening_ratio)
             reply = yield from self._as_known(
                 _ADOPT,
@@ -43,19 +43,19 @@ class AdoptedFilter(StoredFilter):
             )
 
     def explained(self, refusal: Refusal) -> BloomError:
-        """Return the public error of a refusal."""
+        """Return the public error for a refusal."""
         if refusal.word == replies.MISSING:
             return FilterNotFoundError(f"there is no filter {self.name!r} to adopt")
         return super().explained(refusal)
 
 
 def _record(found: Header, expansion: int, tightening_ratio: float) -> ScalingRecord:
-    """Return the record: as for any first layer, the filter's rate is (1 - r) times that of the whole."""
+    """Return the record; as for any first layer, the adopted filter's rate is (1 - r) times the whole."""
     rate = found.error_rate / (1 - tightening_ratio)
     if rate >= 1:
         raise ValueError(
-            f"a filter of error_rate {found.error_rate} makes one of {rate:g} with tightening_ratio "
-            f"{tightening_ratio}: take a smaller one"
+            f"a first layer of error_rate {found.error_rate} makes a filter of error_rate {rate:g} with "
+            f"tightening_ratio {tightening_ratio}: use a smaller tightening_ratio"
         )
     new = found.as_new(os.urandom(8), created_at=0)
     head = replace(new, kind=ScalingRecord.kind, rules=ADOPTED, error_rate=rate, count=0)

@@ -1,7 +1,7 @@
 """The stored layers of a filter that grows or rotates, and their record.
 
-Every script call carries the record that this object knows, and the parameters of each layer.  If others
-have begun a layer since, the script refuses with the record that is stored now.
+Every script call carries the record that this object knows, and the parameters of each layer.  If another
+client has begun a layer since, the script refuses the call, and the refusal carries the stored record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, Unpack
 
 from bloomredis.bits.layered import Layered
-from bloomredis.bits.layout import Packing
+from bloomredis.bits.layout import Layout, Packing
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import (
     BloomError,
@@ -27,24 +27,26 @@ from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, Unconfirmed, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
-from bloomredis.stored.header import KINDS
+from bloomredis.stored.header import KINDS, unusable
 from bloomredis.stored.layers.record import MAX_LAYERS, PARAMETERS_BYTES, LayerRecord
 from bloomredis.stored.state.base import Arguments, taken
-from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
+from bloomredis.stored.state.handle import Description, Handle, Layer, ttl_seconds
 from bloomredis.stored.state.versioned import Versioned
 
-_ADD_LAYER, _DESCRIBE_LAYERS = (scripts.load(verb, forms.record) for verb in ("add_layer", "describe_layers"))
-_SWEEP_LAYERS, _DELETE = (scripts.load(verb, forms.integer) for verb in ("sweep_layers", "delete"))
-_DESCRIBE: Final = scripts.load("describe", forms.state)
-_CONTAINS: Final = scripts.load("contains")
+_ADD_LAYER, _DESCRIBE_LAYERS = (
+    scripts.load_script(verb, forms.record) for verb in ("add_layer", "describe_layers")
+)
+_SWEEP_LAYERS, _DELETE = (scripts.load_script(verb, forms.integer) for verb in ("sweep_layers", "delete"))
+_DESCRIBE: Final = scripts.load_script("describe", forms.state)
+_CONTAINS: Final = scripts.load_script("contains")
 _ALL: Final = range(MAX_LAYERS)
-"""The numbers of all layers that a filter can have which does not forget any."""
+"""The numbers of all layers that a growing filter can have."""
 
 _IDENTITY: Final = struct.Struct(">6sBBQ")
 
 
 class StoredLayers(Versioned[LayerRecord]):
-    """A filter of several layers under a record."""
+    """A filter in several layers with a record."""
 
     is_one_bitmap = False
     has_layers = True
@@ -60,12 +62,12 @@ class StoredLayers(Versioned[LayerRecord]):
     ) -> None:
         super().__init__(name, **options)
         self._made = made
-        self._new = new and new.encoded(self.encoding or 0)  # None if it must exist
+        self._new = new and new.encoded(self.encoding or 0)  # None if only a stored filter may be opened
         self._wanted: dict[str, object] = {} if new is None else new.parameters
         if layout is not None:
             self._wanted["layout"] = layout
         self._record: LayerRecord | None = None
-        self._damaged: LayerRecord | None = None  # to be replaced by an empty one
+        self._damaged: LayerRecord | None = None  # the record to replace by an empty one
 
     @property
     def called(self) -> str:
@@ -73,22 +75,22 @@ class StoredLayers(Versioned[LayerRecord]):
 
     @property
     def record(self) -> LayerRecord:
-        """The record as this object knows it; the filter has to be open."""
+        """The record that this object knows; the filter must be open."""
         if self._record is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
         return self._record
 
     def _find(self) -> Op[LayerRecord]:
-        if self._damaged is not None:  # whoever comes second gets the record that came of it
+        if self._damaged is not None:  # if several clients try this, one record is stored, and all get it
             return (yield from self._push(self._damaged, self._damaged.renewed()))
         if self._new is None:
             return (yield from self._read())
-        left = self._record.numbers if self._record else ()  # where their record has vanished
+        left = self._record.numbers if self._record else ()  # layers whose record has vanished
         return (yield from self._push(None, self._new.renewed(), left))
 
     def current(self) -> Op[list[Description]]:
-        """Describe each layer, the newest first; those that a rotating filter has forgotten are left out."""
-        # Any script compares the stored record with the known one.
+        """Describe each layer, the newest first, except layers that a rotating filter has forgotten."""
+        # Any script would do: each compares the stored record with the known one.
         yield from self.attempt(
             lambda handle: self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True)
         )
@@ -107,13 +109,24 @@ class StoredLayers(Versioned[LayerRecord]):
                 described.append(Description(key, head, size, HEADER_BYTES, ttl_seconds(left)))
         return described
 
+    def recorded_layers(self, handle: Handle) -> Sequence[Layer]:
+        """Return the layers, the newest first."""
+        record = self._known(handle)
+        made = zip(record.numbers, reversed(record.began), strict=True)
+        heads = ((number, replace(record.layer(number), created_at=began)) for number, began in made)
+        return [Layer(self.layer_key(number), head.identity, planning.stored(head)) for number, head in heads]
+
+    def segmented(self, handle: Handle) -> Layout:
+        """Return the layout of the newest layer."""
+        return self.recorded_layers(handle)[0].layout
+
     # -- recoveries from a script's refusal
 
     def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        """Follow a filter that has another layer by now; notice that it is another one."""
+        """Accept the stored record if another layer has begun; report a loss if the filter was replaced."""
         self._switch(self._parsed(refusal.detail), handle)
         return
-        yield  # a generator, as the other recoveries are
+        yield  # which makes this a generator, like the other recoveries
 
     def _switch(self, found: LayerRecord, handle: Handle) -> None:
         if self.handle is not handle:
@@ -122,10 +135,10 @@ class StoredLayers(Versioned[LayerRecord]):
         if found.continues(known) or known.ended_before(found):
             self._accept(found)
         else:
-            self.lose(self.loss(replies.CHANGED), handle)
+            self.report_loss(self.loss(replies.CHANGED), handle)
 
-    def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is full
-        # Safe to send again, and by several at once: a filter that has grown has another record.
+    def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
+        # Once a layer is added, the stored record is not `known`: a retry or another client adds no second.
         known = self._known(handle)
         try:
             found = yield from self._begin(known, known.following())
@@ -138,14 +151,14 @@ class StoredLayers(Versioned[LayerRecord]):
         else:
             self._switch(found, handle)
 
-    def _begin_anew(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it has ended
-        """Begin a new generation of a filter that has come to its end by itself, which is no loss."""
+    def _begin_anew(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
+        """Begin a new generation of a filter whose layers have all ended, which is no loss."""
         self._switch((yield from self._push(None, self._known(handle).renewed())), handle)
 
-    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - one layer is as bad
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         self._damaged = self._known(handle)
         try:
-            self.lose(
+            self.report_loss(
                 f"a layer of {self.name!r} is missing: it has vanished, or the record was copied without it",
                 handle,
                 damaged=True,
@@ -153,7 +166,7 @@ class StoredLayers(Versioned[LayerRecord]):
         except BaseException:
             self._damaged = None
             raise
-        yield from ()  # a generator, as the other recoveries are
+        yield from ()  # which makes this a generator, like the other recoveries
 
     RECOVERY = Versioned.RECOVERY | {
         replies.CHANGED: _follow,
@@ -165,7 +178,7 @@ class StoredLayers(Versioned[LayerRecord]):
     # -- the filter as a whole
 
     def clear(self) -> Op[None]:
-        """Empty the filter: a new generation with one layer."""
+        """Empty the filter and give it a new generation with one layer."""
         self.reset()
         since = self._changes
         try:
@@ -184,17 +197,20 @@ class StoredLayers(Versioned[LayerRecord]):
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete record and layers, also those of a record that was lost; True if there was a record."""
+        """Delete record and layers, and the layers of a lost record; return True if a record existed."""
         existed = yield from self._delete_recorded(arguments, keys)
-        yield from self.sweep()
+        yield from self.delete_orphans()
         return existed
 
-    def sweep(self) -> Op[None]:
-        """Delete the layers of a record that was lost, if there is no record."""
+    def delete_orphans(self) -> Op[None]:
+        """Delete layers without a record; do nothing if a record exists."""
         yield from self._call(_SWEEP_LAYERS, [], self.wait, [self.key, *map(self.layer_key, _ALL)])
 
     def begin_empty(self, like: LayerRecord) -> Op[None]:
-        """Begin an empty filter with that record's parameters; `FilterMismatchError` if there is one."""
+        """Create an empty filter with a record's parameters.
+
+        :raises FilterMismatchError: the name is taken.
+        """
         wanted = like.renewed()
         if (yield from self._push(None, wanted)).head.generation != wanted.head.generation:
             raise taken(self.name)
@@ -220,7 +236,7 @@ class StoredLayers(Versioned[LayerRecord]):
     def _push(
         self, known: LayerRecord | None, wanted: LayerRecord, others: Sequence[int] = ()
     ) -> Op[LayerRecord]:
-        """Do the same as `_begin`; a refusal is explained as to a new caller."""
+        """Do the same as `_begin`, but raise the public error for a refusal."""
         try:
             return (yield from self._begin(known, wanted, others))
         except Refusal as refusal:
@@ -229,9 +245,12 @@ class StoredLayers(Versioned[LayerRecord]):
     def _begin(
         self, known: LayerRecord | None, wanted: LayerRecord, others: Sequence[int] = ()
     ) -> Op[LayerRecord]:
-        """Begin the newest layer of `wanted` if the record is the known one; return the stored record.
+        """Begin the newest layer of `wanted` if `known` is the stored record.
 
-        :param others: layers that may be left of earlier generations, and are deleted if this is a new one.
+        Return the record that is stored afterwards.
+
+        :param others: numbers of layers that may remain of earlier generations; they are deleted if `wanted`
+            begins a new generation.
         """
         layers = [] if known is None else list(known.numbers)
         layers += sorted(set(others).difference(layers))
@@ -257,19 +276,17 @@ class StoredLayers(Versioned[LayerRecord]):
         return super().explained(refusal)
 
     def _parsed(self, stored: bytes | str) -> LayerRecord:
-        """Return a record: its bytes, or in a refusal their hexadecimal digits."""
+        """Return the record in a reply's bytes or in a refusal's hexadecimal digits."""
         try:
             record = self._made.parse(unhex(stored) if isinstance(stored, str) else stored)
         except ValueError as error:
-            raise FilterMismatchError(
-                f"{self.name!r} is no filter that this release can use: {error}"
-            ) from None
+            raise unusable(self.name, error) from None
         self.compare(record.parameters | {"layout": record.head.layout}, self._wanted)
-        encoding.check(self.name, record.head.encoding, self.encoding)
+        encoding.check_encoding(self.name, record.head.encoding, self.encoding)
         return record
 
     def layer_key(self, number: int) -> bytes:
-        """Return the key of the layer with that number."""
+        """Return the key of the layer with this number."""
         return self.auxiliary + b"layer:%d" % number
 
     def _accept(self, record: LayerRecord) -> Handle:
@@ -289,7 +306,7 @@ class StoredLayers(Versioned[LayerRecord]):
 
 @lru_cache(16)
 def _described(record: LayerRecord) -> tuple[Packing, bytes]:
-    """Return the layout of all layers, and their parameters for the scripts."""
+    """Return the layout of all layers together, and their parameters for the scripts."""
     layers = record.layers()
     made = tuple(map(planning.stored, layers))
     return (made[0] if record.shared else Layered(made)), b"".join(

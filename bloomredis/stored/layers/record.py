@@ -1,10 +1,10 @@
-"""The record of a filter in layers: the layers that it has, and the next one (lua/FORMAT.md).
+"""The record of a filter in layers: its layers and the parameters of the next one (lua/FORMAT.md).
 
-A *scaling* filter gets a larger and stricter layer when the newest is full: layer j has capacity n·s^j and
+A *scaling* filter gets a larger and stricter layer when the newest is full.  Layer j has capacity n·s^j and
 error rate p·(1 - r)·r^j, with expansion s and tightening ratio r, so that the sum of all rates stays below p
 (Almeida and others, "Scalable Bloom filters", 2007).
-A *rotating* filter gets a layer for each slice of time in which something is added, and another when that
-one is full; a layer is forgotten when its slice has been over for a window.
+A *rotating* filter gets a layer for each slice of time in which an item is added, and another layer when that
+layer is full.  A layer is forgotten one window after the end of its slice.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from bloomredis.stored import header, planning
 from bloomredis.stored.header import KINDS, Header
 
 PARAMETERS_BYTES: Final = 48
-"""Of a layer's header: all that does not depend on when it was begun."""
+"""The length of the part of a layer's header that does not depend on the time at which the layer began."""
 
 MAX_LAYERS: Final = 255
 MAX_SLICES: Final = 64
 LEAST_WIDTH: Final = 10_000
-"""Microseconds that a slice has at least: in shorter ones no call would come to its end."""
+"""The shortest slice in microseconds: no call would finish within a shorter one."""
 _TIME: Final = struct.Struct(">Q")
-_NEGLIGIBLE: Final = 2.0**-15  # share of a rate, so small that all layers together have no 1% of it
-_FINEST: Final = 1e-11  # rate that a classic layer keeps, however low the whole filter's is
-_SAMPLE: Final = 1_000_000  # items; from there on the bits an item takes hardly depend on the capacity
+_NEGLIGIBLE: Final = 2.0**-15  # a share of the rate; such shares of all layers add up to less than 1% of it
+_FINEST: Final = 1e-11  # the lowest rate of a classic layer, however low the whole filter's rate is
+_SAMPLE: Final = 1_000_000  # items; above that, the bits an item takes hardly depend on the capacity
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRecord:
-    """Parameters and layers of a filter.
+    """The parameters and layers of a filter.
 
-    `head` is the header of the filter as a whole, `newest` the number of the newest layer, and `began` the
-    times at which the layers were begun, the oldest first, by the server's clock in microseconds.
+    :ivar head: the header of the filter as a whole.
+    :ivar newest: the number of the newest layer.
+    :ivar began: the times at which the layers began, the oldest first, by the server's clock in microseconds.
     """
 
     kind: ClassVar[int]
     shared: ClassVar[bool]  # all layers have the same parameters
     own: ClassVar[tuple[str, str]]  # the fields that only this kind has
-    tail: ClassVar[struct.Struct]  # these, and the number of the newest layer
+    tail: ClassVar[struct.Struct]  # the format of these fields and `newest`
 
     head: Header
     newest: int = 0
@@ -55,8 +56,13 @@ class LayerRecord:
 
     @property
     def parameters(self) -> dict[str, object]:
-        """The parameters that the caller gave, which have to be those that are stored."""
-        return {"capacity": self.head.capacity, "error_rate": self.head.error_rate}
+        """The parameters that a caller gives, which must equal the stored ones."""
+        return {"capacity": self.head.capacity, "error_rate": self.head.error_rate, **self.own_parameters}
+
+    @property
+    @abstractmethod
+    def own_parameters(self) -> dict[str, Any]:
+        """The parameters that only this kind has."""
 
     @abstractmethod
     def check(self) -> None:
@@ -64,35 +70,35 @@ class LayerRecord:
 
     @abstractmethod
     def planned(self, number: int) -> Header:
-        """Return the header of a layer.  Raises `FilterFullError` if there can be none with that number."""
+        """Return the header of a layer; raise `FilterFullError` if no layer can have this number."""
 
     def pack(self) -> bytes:
-        """Return the bytes that are stored."""
+        """Return the stored bytes."""
         return self.template() + b"".join(map(_TIME.pack, self.began))
 
     def template(self) -> bytes:
-        """Return the same without the times."""
+        """Return the stored bytes without the times."""
         own = (getattr(self, name) for name in self.own)
         return self.head.pack() + self.tail.pack(*own, self.newest)
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Return a record of this kind.  Raises `ValueError`, which names the fault, for other bytes."""
+        """Return a record of this kind; raise `ValueError`, which names the fault, for other bytes."""
         head = header.parse(data[:HEADER_BYTES], cls.kind)
         times = len(data) - HEADER_BYTES - cls.tail.size
         if times < 0 or times % _TIME.size:
-            raise ValueError(f"it is {len(data)} bytes long, which no number of layers takes")
+            raise ValueError(f"it is {len(data)} bytes long, which fits no number of layers")
         *own, newest = cls.tail.unpack_from(data, HEADER_BYTES)
         began = tuple(time for (time,) in _TIME.iter_unpack(data[-times:])) if times else ()
         if not 0 < len(began) <= newest + 1:
             raise ValueError(f"it has {len(began)} layers, of which the newest is number {newest}")
         if not cls.shared and newest >= MAX_LAYERS:
-            raise ValueError(f"it has a layer with number {newest}, and {MAX_LAYERS} are the most possible")
+            raise ValueError(f"it has a layer with number {newest}; at most {MAX_LAYERS} layers are possible")
         fields: dict[str, Any] = dict(zip(cls.own, own, strict=True))
         record = cls(head=head, newest=newest, began=began, **fields)
         record.check()
         if record.complete().head.num_bits != head.num_bits:
-            raise ValueError(f"its first layer has {head.num_bits} bits, and is not made for its capacity")
+            raise ValueError(f"its first layer has {head.num_bits} bits, which do not fit its capacity")
         return record
 
     @property
@@ -105,16 +111,16 @@ class LayerRecord:
         return [self.layer(number) for number in self.numbers]
 
     def layer(self, number: int) -> Header:
-        """Return the header of the layer with that number, in this generation."""
+        """Return the header of the layer with this number, in this generation."""
         return replace(self.planned(number), generation=self.head.generation)
 
     def complete(self) -> Self:
-        """Return the record of a new filter, whose header has the size of the first layer."""
+        """Return the record with the size of the first layer in its header."""
         whole = self.head
         try:
             first = self.planned(0)
         except FilterFullError as error:
-            raise ValueError(f"there is no first layer: {error}") from None
+            raise ValueError(f"it cannot have a first layer: {error}") from None
         return replace(
             self,
             head=replace(
@@ -123,24 +129,24 @@ class LayerRecord:
         )
 
     def following(self) -> Self:
-        """Return the record with another layer.  Raises `FilterFullError` if there can be none."""
+        """Return the record with another layer; raise `FilterFullError` if none is possible."""
         self.planned(self.newest + 1)
         return replace(self, newest=self.newest + 1)
 
     def renewed(self) -> Self:
-        """Return the record of an empty filter with the same parameters and another generation."""
+        """Return the record of an empty filter with the same parameters and a new generation."""
         return replace(self, head=replace(self.head, generation=os.urandom(8)), newest=0, began=())
 
     def encoded(self, encoding: int) -> Self:
-        """Return the record of a filter whose items are encoded so."""
+        """Return the record with this number of an encoding."""
         return replace(self, head=replace(self.head, encoding=encoding))
 
     def forgetting(self, left: int) -> Self:
-        """Return the record with so many layers, the newest."""
+        """Return the record with only the `left` newest layers."""
         return replace(self, began=self.began[-left:])
 
     def continues(self, known: Self) -> bool:
-        """True if this is what the known record may have become: layers were begun since, none is another."""
+        """Return True if the known record can have become this one: only layers began or ended since."""
         began, before = (dict(zip(each.numbers, reversed(each.began), strict=True)) for each in (self, known))
         return (
             self.head.generation == known.head.generation
@@ -148,19 +154,19 @@ class LayerRecord:
             and all(began[number] == before[number] for number in began.keys() & before.keys())
         )
 
-    def ended_before(self, other: Self) -> bool:  # noqa: ARG002 - of most kinds none ends
-        """True if all that was in this filter had been forgotten when the other one was begun."""
+    def ended_before(self, other: Self) -> bool:  # noqa: ARG002 - only a rotating filter ends
+        """Return True if all layers of this filter had ended when the other filter began."""
         return False
 
     @property
     def grace(self) -> int:
-        """Milliseconds by which keys outlive the end of what they hold."""
+        """The milliseconds by which a key outlives its layer."""
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingRecord(LayerRecord):
-    """The record of a filter that grows."""
+    """The record of a growing filter."""
 
     kind = KINDS.index("ScalingBloomFilter")
     shared = False
@@ -171,10 +177,9 @@ class ScalingRecord(LayerRecord):
     tightening_ratio: float
 
     @property
-    def parameters(self) -> dict[str, object]:
-        """The parameters that the caller gave."""
-        own = {"expansion": self.expansion, "tightening_ratio": self.tightening_ratio}
-        return super().parameters | own
+    def own_parameters(self) -> dict[str, Any]:
+        """Expansion and tightening ratio."""
+        return {"expansion": self.expansion, "tightening_ratio": self.tightening_ratio}
 
     def check(self) -> None:
         """Raise `ValueError` for an impossible growth."""
@@ -184,32 +189,32 @@ class ScalingRecord(LayerRecord):
             )
 
     def planned(self, number: int) -> Header:
-        """Return the header of the layer with that number: larger and stricter than the one before."""
+        """Return the header of the layer with this number: larger and stricter than the layer before."""
         head = self.head
         rate = head.error_rate * (1 - self.tightening_ratio)
         if number == 0 and head.rules == header.ADOPTED:
             return replace(head.parameters, kind=header.FILTER, rules=0, error_rate=rate)
-        for _ in range(number):  # not a power, whose last bit differs from one machine to another
+        for _ in range(number):  # the last bit of a power would differ between machines
             rate *= self.tightening_ratio
         return _planned(head.capacity * self.expansion**number, rate, head)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RotatingRecord(LayerRecord):
-    """The record of a filter that forgets."""
+    """The record of a rotating filter."""
 
     kind = KINDS.index("RotatingBloomFilter")
     shared = True
     own = ("width", "slices")
     tail = struct.Struct(">QQQ")
 
-    width: int  # of a slice, in microseconds
+    width: int  # the length of a slice in microseconds
     slices: int
 
     @property
-    def parameters(self) -> dict[str, object]:
-        """The parameters that the caller gave."""
-        return super().parameters | {"window": self.width * self.slices / 1e6, "slices": self.slices}
+    def own_parameters(self) -> dict[str, Any]:
+        """Window and slices."""
+        return {"window": self.width * self.slices / 1e6, "slices": self.slices}
 
     def check(self) -> None:
         """Raise `ValueError` for impossible slices."""
@@ -217,23 +222,23 @@ class RotatingRecord(LayerRecord):
             raise ValueError(f"it has {self.slices} slices of {self.width} microseconds")
 
     def ended_before(self, other: Self) -> bool:
-        """True if all that was in this filter had been forgotten when the other one was begun."""
+        """Return True if all layers of this filter had ended when the other filter began."""
         return max(self.began) // self.width + self.slices < min(other.began) // self.width
 
     def end(self, began: int) -> int:
-        """Return the time at which a layer that was begun then has ended, by the same clock."""
+        """Return the time at which a layer ends that began at the time `began`, by the same clock."""
         return (began // self.width + self.slices + 1) * self.width
 
     @property
     def grace(self) -> int:
-        """Milliseconds by which keys outlive the end of what they hold."""
+        """The milliseconds by which a key outlives its layer."""
         return min(60_000, -(-self.width * self.slices // 1000))
 
-    def planned(self, number: int) -> Header:  # noqa: ARG002 - they are all alike
+    def planned(self, number: int) -> Header:  # noqa: ARG002 - all layers are alike
         """Return the header of a layer.
 
-        A layer takes the share of a slice, and there may be several in a slice.  What can be found is what
-        was added in a window and a slice, so at most two windows' items, twice `slices` full layers; the
+        A layer has the capacity of one slice's share; a slice may have several layers.  The filter holds the
+        items of a window and a slice, so at most the items of two windows: twice `slices` full layers.  The
         rates of layers that are less full add up to less, since a rate grows faster than its layer fills.
         """
         head = self.head
@@ -241,7 +246,7 @@ class RotatingRecord(LayerRecord):
 
 
 def _planned(capacity: int, error_rate: float, whole: Header) -> Header:
-    """Return the header of a layer without its generation, for no more items than fit one key."""
+    """Return the header of a layer without its generation, for at most the items that fit one key."""
     made = _made(capacity, error_rate, whole.layout, whole.error_rate, whole.rules)
     return replace(made, encoding=whole.encoding) if whole.encoding else made
 
@@ -258,16 +263,15 @@ def _made(capacity: int, error_rate: float, layout: str, whole_rate: float, rule
             items, _share(items, rules) * error_rate, layout, finest=finest, small_blocks=False
         )
     except ValueError as error:
-        raise FilterFullError(f"it can have no other layer: {error}, or make it larger") from None
+        raise FilterFullError(f"it cannot have another layer: {error}, or make it larger") from None
     return replace(planned, error_rate=error_rate)
 
 
 def _share(items: int, rules: int) -> float:
-    """Return the share of its rate that a layer is made for.
+    """Return the share of its error rate that a layer is sized for.
 
-    The rate of one filter lies above or below the expected one by chance, by some 1/sqrt(n) of it in the
-    classic layout and up to 5.5/sqrt(n) in the blocked one (measured: tests/bits/test_rates.py), so
-    that large layers need less room for it.  Sizes are rounded to 1% of the rate, those of small layers,
-    whose share is 0.9, to 5%.
+    By chance, the rate of a filter deviates from the expected rate by some 1/sqrt(n) of it in the classic
+    layout and up to 5.5/sqrt(n) in the blocked layout (measured: tests/bits/test_rates.py).  So large layers
+    need less margin.  Sizes are rounded to 1% of the rate, and to 5% for small layers, whose share is 0.9.
     """
     return max(0.9, 0.985 - 3 / math.sqrt(items)) if rules else 0.9

@@ -1,8 +1,8 @@
 """A filter whose bits live in a key of the server's Bloom filter module (BF.*).
 
-The module hashes the items and grows by itself; the scripts of `lua/module/` add what makes calls safe to
-send again.  The filter's identity is its markers (`bits.module_items`): each call tests them in the same
-atomic step, so that a loss is noticed.  Other programs may go on with BF.ADD on the same key.
+The module hashes the items and grows by itself; the scripts of `lua/module/` make calls safe to retry.  The
+filter's identity is its markers (`bits.module_items`).  Each call tests them in the same atomic step, which
+detects a loss.  Other programs may use BF.ADD on the same key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar, Unpack, cast
+from typing import Any, Final, Literal, NoReturn, TypeVar, Unpack, cast
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import (
@@ -35,9 +35,8 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.protocol import forms, replies, scripts
-from bloomredis.protocol.calls import ScriptCall, beginning, parts, send
+from bloomredis.protocol.calls import ScriptCall, parts, send_command
 from bloomredis.protocol.forms import read
-from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Command, Op, Outcome, Reply, Wire
 from bloomredis.stored import encoding
@@ -52,17 +51,19 @@ from bloomredis.stored.state.versioned import Versioned
 
 R = TypeVar("R")
 
-_RESERVE, _CLEAR = (scripts.load(verb, forms.module_state) for verb in ("module_reserve", "module_clear"))
-_MARK, _DELETE = (scripts.load(verb, forms.integer) for verb in ("module_mark", "module_delete"))
+_RESERVE, _CLEAR = (
+    scripts.load_script(verb, forms.module_state) for verb in ("module_reserve", "module_clear")
+)
+_MARK, _DELETE = (scripts.load_script(verb, forms.integer) for verb in ("module_mark", "module_delete"))
 _OWN: Final = frozenset(("add", "contains", "expire"))
-"""Verbs with a script of their own for the module, which replies in the form of that for other filters."""
+"""Verbs with a separate script for the module, whose replies have the same form as the usual script's."""
 
 _GROWTH: Final = 2
 _LOOKS: Final = 100
-"""Times that a filter is looked at while others replace it."""
+"""The most attempts to read a filter that other clients keep replacing."""
 
 _USUAL_RATE: Final = 0.01
-"""The error rate that is supposed before it is known."""
+"""The error rate to assume until it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,12 @@ class MarkedFilter:
 
     @property
     def marks(self) -> int:
-        """The number of items that mark it."""
+        """The number of markers."""
         return self.marking.total(encoded=self.is_encoded)
 
     @property
     def head(self) -> Header:
-        """Its parameters, as one header; a filter that was made here has room for its own items besides."""
+        """The parameters as one header; a filter of this library was reserved with room for its markers."""
         first, state = self.state.links[0], self.state
         room = state.entries - (self.marks if self.kind == MADE else 0)
         return Header(
@@ -112,7 +113,7 @@ class MarkedFilter:
 
 
 def new_options(capacity: int, error_rate: float, *, encoded: bool) -> list[bytes | int | str]:
-    """Return the options of BF.INSERT that make a new filter."""
+    """Return the options of BF.INSERT for a new filter."""
     return _options(capacity + marking(error_rate).total(encoded=encoded), error_rate, _GROWTH)
 
 
@@ -122,7 +123,7 @@ def _options(entries: int, error_rate: float, growth: int) -> list[bytes | int |
 
 
 def first_link(capacity: int, error_rate: float) -> Link:
-    """Return the first bitmap that RedisBloom makes: in one that may grow, for half the rate."""
+    """Return the first bitmap of a growing filter in RedisBloom, which has half the filter's rate."""
     entries, rate = capacity + marking(error_rate).total(encoded=False), error_rate / 2
     per_entry = -math.log(rate) / math.log(2) ** 2
     bits = -(-int(entries * per_entry) // 64) * 64
@@ -130,7 +131,7 @@ def first_link(capacity: int, error_rate: float) -> Link:
 
 
 def options(state: ModuleState) -> list[bytes | int | str]:
-    """Return the options of BF.INSERT that make another filter like this one."""
+    """Return the options of BF.INSERT for another filter like this one."""
     return _options(state.entries, state.error_rate, state.growth)
 
 
@@ -140,15 +141,15 @@ def answers_of(reply: Sequence[int], count: int) -> list[bool] | None:
 
 
 @contextmanager
-def other_layout(error: FilterMismatchError) -> Iterator[str]:
-    """Yield the layout of filters that are no strings if a key was refused for that; else raise the error.
+def other_layout(error: FilterMismatchError) -> Iterator[Literal["module"]]:
+    """Yield "module" if a key was refused because it holds no string; otherwise raise the error.
 
-    On a server without the module it is no filter of it, so the first error stays.
+    If the server turns out to have no module, the key holds no filter of it, so the first error is raised.
     """
     if not isinstance(error.__cause__, Refusal) or error.__cause__.word != replies.WRONG_TYPE:
         raise error
     try:
-        yield ModuleItems.name
+        yield "module"
     except ServerRefusedError as refused:
         if refused.word != replies.MODULE:
             raise
@@ -172,14 +173,13 @@ class ContainsByModule(Contains):
         return [("BF.MEXISTS", self.template.handle.key, *self.items, *layout.markers)]
 
     def wire(self) -> Wire | None:
-        """Return the command as it is sent, if it tests one item."""
-        if len(self.items) > 1:
-            return None
-        template, item = cast("ModuleTemplate", self.template), as_bytes(self.items[0])
-        return [b"%b$%d\r\n%b\r\n%b" % (template.before_item, len(item), item, template.markers)], 1
+        """Return the encoded command in one piece and the number of replies."""
+        template = cast("ModuleTemplate", self.template)
+        count, items = template.others + len(self.items), parts(self.items)
+        return [b"*%d\r\n%b%b%b" % (count, template.before_items, items, template.markers)], 1
 
-    def found(self, reply: Reply) -> bool | None:
-        """Return the answer to one item in a reply; None where a marker is missing, or it is no reply."""
+    def answer_in(self, reply: Reply) -> bool | None:
+        """Return the answer to one item in a reply; None if a marker is missing or the reply is malformed."""
         if not isinstance(reply, list) or not reply:
             return None
         there: bool = reply[0] == 1
@@ -187,19 +187,18 @@ class ContainsByModule(Contains):
 
 
 class ModuleTemplate(Template):
-    """The parts that all calls about a filter of the module share: it is given the items themselves."""
+    """The parts that all calls about a filter of the module share; the module gets items unhashed."""
 
     def __init__(self, handle: Handle, *scripts: Any, **options: Any) -> None:
         super().__init__(handle, *scripts, **options)
-        command = ContainsByModule(self, [b""]).commands[0]
-        self.before_item = beginning(command[:2], more=len(command) - 2)
-        self.markers = parts(command[3:])
+        command = ContainsByModule(self, []).commands[0]
+        self.before_items, self.markers, self.others = parts(command[:2]), parts(command[2:]), len(command)
 
     def test_of_one(self, item: bytes) -> Contains:
         """Return the call that tests an item."""
         return ContainsByModule(self, [item])
 
-    def test_of(self, items: Encoded, packed: bytes) -> Contains:  # noqa: ARG002 - the module takes them as they are
+    def test_of(self, items: Encoded, packed: bytes) -> Contains:  # noqa: ARG002 - the module hashes the items
         """Return the call that tests items."""
         return ContainsByModule(self, items)
 
@@ -207,7 +206,7 @@ class ModuleTemplate(Template):
 class StoredModule(Versioned[MarkedFilter]):
     """A filter of the module.
 
-    :param new: capacity and error rate of a filter that is created if it is missing; None if it has to exist.
+    :param new: the capacity and error rate with which a missing filter is created; None if it must exist.
     """
 
     is_one_bitmap = False
@@ -221,11 +220,11 @@ class StoredModule(Versioned[MarkedFilter]):
         if self.wait is not None:
             self.wait = replace(self.wait, touched=self.auxiliary + b"touched")
         self._new = new
-        self._found: MarkedFilter | None = None  # with the largest count that was seen of this generation
+        self._found: MarkedFilter | None = None  # with the largest count that was seen in this generation
 
     @property
     def parameters(self) -> dict[str, object]:
-        """Parameters of the filter that was found, or is wanted."""
+        """The parameters of the stored filter once it was found, before that the wanted ones."""
         head = self.head
         known = self._new if head is None else (head.capacity, head.error_rate)
         sizes = {} if known is None else {"capacity": known[0], "error_rate": known[1]}
@@ -233,10 +232,10 @@ class StoredModule(Versioned[MarkedFilter]):
 
     @property
     def head(self) -> Header | None:
-        """The parameters that were found, None before."""
+        """The parameters of the stored filter; None until it was found."""
         return None if self._found is None else self._found.head
 
-    def room(self, handle: Handle) -> Op[int]:  # noqa: ARG002 - the next call notices another filter
+    def room(self, handle: Handle) -> Op[int]:  # noqa: ARG002 - the next call detects another filter
         """Return the new items until the capacity is reached."""
         reply = yield from self._call(_RESERVE, [0, b"", b""])
         if self._found is None:
@@ -246,25 +245,25 @@ class StoredModule(Versioned[MarkedFilter]):
 
     # -- calls
 
-    def script(self, script: scripts.Script[R], version: int) -> scripts.Script[R]:  # noqa: ARG002 - there is one
-        """Return a script in the version for filters of the module."""
+    def script(self, script: scripts.Script[R], version: int) -> scripts.Script[R]:  # noqa: ARG002 - the module has one
+        """Return a script in the variant for filters of the module."""
         if script.verb in _OWN:
-            return scripts.load(f"module_{script.verb}", script.form)
-        return scripts.load(script.verb, script.form, module=True)
+            return scripts.load_script(f"module_{script.verb}", script.form)
+        return scripts.load_script(script.verb, script.form, module=True)
 
     def call(self, *arguments: Any, **options: Any) -> FilterCall[Any]:  # as the base, without `replicas`
-        """Return a call of a script; a replica may lack the markers that were just made."""
+        """Return a call of a script; no replica executes it, since a replica may lack new markers."""
         return super().call(*arguments, **{**options, "replicas": False})
 
     def answered(self, call: ScriptCall[R], handle: Handle, outcome: Outcome) -> Op[R]:
-        """Return the reply to a call that was made on the filter that a handle names."""
+        """Return the value of the reply to a call on the filter that a handle names."""
         try:
             return (yield from super().answered(call, handle, outcome))
         except Exception as error:
             self._raise_understood(error)
 
     def tested(self, call: Contains, outcome: Reply, count: int) -> Op[list[bool]]:
-        """Return the answers to so many items in the outcome of a call that tests them and the markers."""
+        """Return the `count` answers in the outcome of a test, which also tests the markers."""
         if isinstance(outcome, Exception):
             try:
                 replies.raise_explained(outcome)
@@ -277,12 +276,12 @@ class StoredModule(Versioned[MarkedFilter]):
         return answers
 
     def _refusal(self) -> Op[Refusal]:
-        """Return what a script would have said of a filter without its markers."""
-        there = yield from send(("EXISTS", self.key), forms.integer)
+        """Return the refusal that a script would raise for a filter without these markers."""
+        there = yield from send_command(("EXISTS", self.key), forms.integer)
         return Refusal(replies.CHANGED if there else replies.MISSING, "")
 
     def _raise_understood(self, error: Exception) -> NoReturn:
-        """Raise an error; say what to do where the module refuses an item or the server has no module."""
+        """Raise an error; explain it if the module refuses an item or the server has no module."""
         if isinstance(error, Refusal) and error.word == replies.FULL:
             raise self.explained(error) from error
         if "nknown" in str(error) and "ommand" in str(error):
@@ -295,26 +294,26 @@ class StoredModule(Versioned[MarkedFilter]):
             return replies.without_module(self.name)
         if refusal.word == replies.FULL:
             return FilterFullError(
-                f"{self.name!r} takes no more items ({refusal.detail}): make a larger one, or one that grows"
+                f"{self.name!r} takes no more items ({refusal.detail}): create a larger or a growing filter"
             )
         return super().explained(refusal)
 
     # -- what is stored
 
     def _find(self) -> Op[MarkedFilter]:
-        """Create the filter if it is missing and parameters were given; return what is stored, checked."""
+        """Create the filter if it is missing and parameters were given; check and return its parameters."""
         return self._look(create=self._new is not None)
 
-    def take(self) -> Op[Handle]:
-        """Open it, whether or not it was lost.
+    def reopen(self) -> Op[Handle]:
+        """Open the filter, lost or not.
 
-        One that another program made gets markers, unless this object has parameters to create it with.
+        A filter of another program gets markers, unless this object has parameters to create a filter with.
         """
         find = partial(self._look, create=self._new is not None, adopt=self._new is None)
         return self._open_by(find, stands=False)
 
     def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
-        """Return what is stored; one of another program gets markers first if it is to be adopted."""
+        """Return the stored filter; with `adopt`, give a filter of another program its markers first."""
         rate = self._new[1] if self._new else self._found.state.error_rate if self._found else _USUAL_RATE
         for _ in range(_LOOKS):
             state, answers, generation = yield from self._asked(rate, create=create)
@@ -333,12 +332,12 @@ class StoredModule(Versioned[MarkedFilter]):
             else:
                 break
         raise FilterMismatchError(
-            f"{self.name!r} is a filter of the server's module that has no markers of this library, so "
-            f"its loss could not be noticed; {self.called}.open(client, {self.name!r}) adds them"
+            f"{self.name!r} is a filter of the server's module without markers of this library, so "
+            f"its loss could not be detected; {self.called}.open(client, {self.name!r}) adds them"
         )
 
     def _asked(self, rate: float, *, create: bool) -> Op[tuple[ModuleState, Sequence[int], bytes]]:
-        """Read the state and the signs of the generation in one step; the last is that of a new filter."""
+        """Return the state, answers that tell the generation, and the generation if the filter is new."""
         own = self.encoding or 0
         questions = packed(marking(rate).questions(own))
         arguments: Arguments = [self._ttl, b"", questions]
@@ -360,12 +359,14 @@ class StoredModule(Versioned[MarkedFilter]):
             raise FilterMismatchError(f"{self.name!r} cannot be used here: {error}") from None
 
     def _identified(self, state: ModuleState, kind: bytes, answers: Sequence[int]) -> Op[MarkedFilter | None]:
-        """Return the filter with its generation, None if it is another one by now."""
+        """Return the filter with its generation; None if it was replaced meanwhile."""
         marks = marking(state.error_rate)
         is_encoded, by_own = marks.encoded(answers)
-        encoding.check(self.name, (self.encoding if by_own else OTHER) if is_encoded else 0, self.encoding)
+        encoding.check_encoding(
+            self.name, (self.encoding if by_own else OTHER) if is_encoded else 0, self.encoding
+        )
         for generation in marks.generations(answers):
-            there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)), forms.integers)
+            there = yield from send_command(("BF.MEXISTS", self.key, *marks.of(generation)), forms.integers)
             if all(there):
                 found = MarkedFilter(state, generation, kind, is_encoded)
                 self.compare(
@@ -375,42 +376,42 @@ class StoredModule(Versioned[MarkedFilter]):
         return None
 
     def _adopt(self, marks: Marking) -> Op[None]:
-        """Add markers to a filter of another program, in one step that only one client takes."""
+        """Add markers to a filter of another program; if several clients try, only one adds its markers."""
         signatures = [packed(marks.signature(kind)) for kind in (MADE, ADOPTED)]
         own = digits_of(self.encoding or 0)
         yield from self._call(_MARK, [*signatures, os.urandom(8), *marks, own], self.wait)
 
     def _accept(self, found: MarkedFilter) -> Handle:
         self._found = found
-        self.left = found.head.capacity - found.head.count
+        self.capacity_left = found.head.capacity - found.head.count
         markers = found.marking.of(found.generation)
         return self.remember(packed(markers), ModuleItems(markers), generation=found.generation)
 
     def current(self) -> Op[list[Description]]:
-        """Describe each bitmap of the filter, the newest first; a loss is noticed."""
+        """Describe each bitmap of the filter, the newest first; detect a loss."""
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self.head.count if self.head else 0  # by replies that came before this call is sent
+        counted = self.head.count if self.head else 0  # from replies before this call, for a lower bound
         found = yield from self._look()
         if found.generation != handle.generation:
             raise Refusal(replies.CHANGED, "")
         if found.head.count < counted:
             raise FilterLostError(self.older(counted))
-        if self.handle is handle:  # else another call has opened it anew meanwhile
+        if self.handle is handle:  # otherwise another call has opened the filter again meanwhile
             self._found = max(found, self._found or found, key=lambda each: each.head.count)
         return found.described(self.key)
 
     def clear(self) -> Op[None]:
-        """Empty the filter: a new generation."""
+        """Empty the filter and give it a new generation."""
         self.reset()
         since = self._changes
         while True:
-            generation = os.urandom(8)  # a new one each time: others may have used what the last one made
+            generation = os.urandom(8)  # new in each attempt: others may have used that of the last attempt
             try:
                 found = yield from self._look()
             except FilterNotFoundError:
-                yield from self.take()
+                yield from self.reopen()
                 return
             marks, state = found.marking, found.state
             known, new = map(packed, (marks.of(found.generation), marks.of(generation)))
@@ -424,7 +425,7 @@ class StoredModule(Versioned[MarkedFilter]):
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete the filter, whatever its generation; True if it existed."""
+        """Delete the filter, whatever its generation; return True if it existed."""
         self.reset()
         while True:
             try:

@@ -1,8 +1,8 @@
 """The state of a filter in a key of the server's Bloom filter module, as the module describes it.
 
-RedisBloom's own header, which `BF.SCANDUMP` replies first, has the size of each of its *links*: bitmaps of
-their own, the newest of which takes new items.  The module of Valkey has no such command; there the sizes
-follow from what `BF.INFO` replies.
+RedisBloom's header, the first reply of `BF.SCANDUMP`, has the size of each *link*: a bitmap of the filter, of
+which the newest takes new items.  The module of Valkey has no such command; there the sizes are computed
+from the reply of `BF.INFO`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINK: Final = struct.Struct("<QQQddIQB")  # bytes, bits, items, error, bits per 
 
 
 class Link(NamedTuple):
-    """One bitmap of the module: its size, what it was made for, and the items that were new in it."""
+    """One bitmap of the module: its size, its capacity and error rate, and the new items that it took."""
 
     num_bits: int
     num_hashes: int
@@ -33,10 +33,12 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleState:
-    """A filter as the module describes it; `ttl` in milliseconds, negative for none.
+    """A filter as the module describes it.
 
-    `entries` and `error_rate` are those that it was reserved with, `growth` how many times larger each link
-    is than the one before, 0 for a filter that refuses items where it is full.
+    :ivar entries: the capacity that the filter was reserved with; `error_rate` is likewise.
+    :ivar growth: the factor by which each link is larger than the one before; 0 for a filter that refuses
+        items when it is full.
+    :ivar ttl: in milliseconds, negative for none.
     """
 
     links: tuple[Link, ...]  # the oldest first
@@ -48,12 +50,12 @@ class ModuleState:
 
     @property
     def items(self) -> int:
-        """Items that were new, with those that mark the filter."""
+        """The number of new items that the filter took, its markers included."""
         return sum(link.items for link in self.links)
 
 
 def read_state(ttl: int, info: Sequence[Reply], dump: str | bytes) -> ModuleState:
-    """Read the replies of PTTL, `BF.INFO` and `BF.SCANDUMP`; `ValueError` for what is not understood."""
+    """Return the state in the replies of PTTL, `BF.INFO` and `BF.SCANDUMP`; `ValueError` if malformed."""
     named = zip(map(forms.text, info[::2]), info[1::2], strict=True)
     facts: dict[str, Any] = {_text(name): value for name, value in named}
     try:
@@ -65,7 +67,7 @@ def read_state(ttl: int, info: Sequence[Reply], dump: str | bytes) -> ModuleStat
         )
         size = int(facts["Size"])
     except (KeyError, TypeError, struct.error) as error:
-        raise ValueError(f"the server's module describes it in a way that is unknown here: {error}") from None
+        raise ValueError(f"the server's module describes it in an unknown way: {error}") from None
     return ModuleState(
         links=links,
         entries=links[0].entries,
@@ -81,7 +83,7 @@ def _text(name: str | bytes) -> str:
 
 
 def _links(header: bytes, *, growing: bool) -> tuple[tuple[Link, ...], float]:
-    """Read RedisBloom's header; the first link of a filter that grows has half its rate."""
+    """Read RedisBloom's header; the first link of a growing filter has half the filter's rate."""
     links = tuple(
         Link(bits, hashes, entries, error, items)
         for _, bits, items, error, _, hashes, entries, _ in LINK.iter_unpack(header[CHAIN.size :])
@@ -90,7 +92,7 @@ def _links(header: bytes, *, growing: bool) -> tuple[tuple[Link, ...], float]:
 
 
 def _sized(facts: dict[str, Any], growth: int) -> tuple[tuple[Link, ...], float]:
-    """Compute the links of Valkey's module: each has `growth` times the entries at a tightened rate."""
+    """Compute the links of Valkey's module; each has `growth` times the last's entries, at a lower rate."""
     count, rate = int(facts["Number of filters"]), float(facts["Error rate"])
     tightening = float(facts.get("Tightening ratio") or 0.5)
     shares = [max(1, growth) ** i for i in range(count)]

@@ -1,13 +1,13 @@
-"""A filter in one key that can be rebuilt: its successor takes its place under the same generation.
+"""A filter in one key that can be rebuilt: its successor replaces it under the same generation.
 
-    byte 12     | stored                 | what a client knows
-    ------------|------------------------|---------------------------------------------------
-    even        | the filter             | its header
-    odd         | and the successor      | both headers: items go to both, the filter answers
-    even again  | the former successor   | its header
+    byte 12     | stored                    | what a client knows
+    ------------|---------------------------|---------------------------------------------------
+    even        | the filter                | its header
+    odd         | the filter and successor  | both headers: items go to both, the filter answers
+    even again  | the former successor      | its header
 
 Receipts, tokens and claims belong to the generation, so they outlast each step.  A script refuses a client
-that is a step behind; it opens the filter again, and nothing was lost.
+that is a step behind.  The client then opens the filter again; nothing is lost.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.header import GENERATION, IDENTITY_BYTES, REBUILT, TAG_BYTES, Header
+from bloomredis.stored.header import BEING_REBUILT, GENERATION, IDENTITY_BYTES, REBUILT, TAG_BYTES, Header
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Handle
 
 R = TypeVar("R")
 
-_BEGIN: Final = scripts.load("begin_rebuild", forms.both_headers)
-_END, _ABANDON = (scripts.load(verb, forms.integer) for verb in ("end_rebuild", "abandon_rebuild"))
-_DESCRIBE: Final = scripts.load("describe", forms.state)
+_BEGIN: Final = scripts.load_script("begin_rebuild", forms.both_headers)
+_END, _ABANDON = (scripts.load_script(verb, forms.integer) for verb in ("end_rebuild", "abandon_rebuild"))
+_DESCRIBE: Final = scripts.load_script("describe", forms.state)
 _LOST: Final = (replies.MISSING, replies.CHANGED, replies.FOREIGN, replies.WRONG_TYPE)
 
-_MOST_UNSETTLED: Final = 8
+_MOST_SUCCESSORS: Final = 8
 
 _log = logging.getLogger("bloomredis")
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """The header of a filter that is being rebuilt, and that of its successor."""
+    """The headers of a filter that is being rebuilt and of its successor."""
 
     filter: Header
     successor: Header
 
 
 def _parsed(data: bytes, head: Header) -> Header:
-    """Return the header of the successor of a filter.  Raises `ValueError` for other bytes."""
+    """Return the header of a filter's successor; raise `ValueError` for other bytes."""
     successor = header.parse(data)
     if successor.encoding != head.encoding:
-        raise ValueError("its items are encoded in another way")
+        raise ValueError("its items have another encoding")
     return successor
 
 
 class StoredRebuildable(StoredFilter):
-    """A filter that can be rebuilt, or be found so."""
+    """A filter that can be rebuilt, by this object or by others."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class StoredRebuildable(StoredFilter):
     ) -> None:
         super().__init__(name, new=new, layout=layout, **options)
         self.successor_key = self.auxiliary + b"successor"
-        self._unsettled = b""  # tags of successors that may be there by this object
+        self._possible_successors = b""  # tags of the successors that this object may have created
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_unsettled": b""}  # a copy has rebuilt nothing
+        return {**self.__dict__, "_possible_successors": b""}  # a copy of the object has begun no rebuild
 
     # -- opening
 
@@ -91,18 +91,18 @@ class StoredRebuildable(StoredFilter):
                 return found
 
     def _completed(self, head: Header) -> Op[Header | Rebuild | None]:
-        """Return a header that was read, with that of its successor; None to read it again."""
+        """Return a header, together with that of its successor if it has one; None to read it again."""
         if not head.is_being_rebuilt:
             return head
         successor = yield from self._find_successor(head)
         if successor is not None:
             return Rebuild(head, successor)
-        # Its maker died, and it has expired; or it has just been put in the filter's place.
+        # The successor expired after its creator died, or has just replaced the filter.
         yield from self._abandon(head, b"")
         return None
 
     def _find_successor(self, head: Header) -> Op[Header | None]:
-        """Return the header of the successor, None if it has vanished; one that was cut is deleted."""
+        """Return the header of the successor; None if it has vanished.  Delete a truncated successor."""
         data, size = yield from self._read_successor(head)
         if not data:
             return None
@@ -110,8 +110,8 @@ class StoredRebuildable(StoredFilter):
             successor = _parsed(data, head)
         except ValueError as error:
             raise FilterMismatchError(
-                f"{self.name!r} is being rebuilt, and what shall take its place was made by a later release, "
-                f"or is damaged: {error}; clear() and delete() end the rebuild"
+                f"{self.name!r} is being rebuilt, and its successor is damaged or was created by a later "
+                f"release: {error}; clear() or delete() ends the rebuild"
             ) from None
         if size == successor.size_bytes:
             return successor
@@ -119,7 +119,7 @@ class StoredRebuildable(StoredFilter):
         return None
 
     def _read_successor(self, head: Header) -> Op[tuple[bytes, int]]:
-        """Return the bytes of the successor's header, whoever made it, and the length of its string."""
+        """Return the bytes of the successor's header, whoever created it, and the length of its string."""
         try:
             data, size, _ = yield from self._call(_DESCRIBE, [], keys=[self.successor_key])
         except (FilterNotFoundError, FilterMismatchError):
@@ -129,7 +129,7 @@ class StoredRebuildable(StoredFilter):
     def _accept(self, head: Header | Rebuild) -> Handle:
         if not isinstance(head, Rebuild):
             return super()._accept(head)
-        # At no time may another thread see a handle without the successor.
+        # Remember both in one step: no other thread may see a handle without the successor.
         self._learn(head.filter)
         return self.remember(
             head.filter.identity + head.successor.identity,
@@ -140,9 +140,10 @@ class StoredRebuildable(StoredFilter):
         )
 
     def _check_parameters(self, found: Header) -> None:
-        """Compare what cannot be rebuilt: capacity and error rate were changed on purpose."""
+        """Compare the layout alone after a rebuild, which changes capacity and error rate on purpose."""
         is_known = self._found is not None and self._found.generation == found.generation
-        if not (found.rebuilds or is_known):  # what was accepted while it was being rebuilt stays so
+        was_rebuilt = found.flags & (BEING_REBUILT | REBUILT)
+        if not (was_rebuilt or is_known):  # parameters accepted during a rebuild remain accepted
             super()._check_parameters(found)
             return
         if self._layout is not None:
@@ -156,14 +157,14 @@ class StoredRebuildable(StoredFilter):
     # -- following
 
     def _follow(self, handle: Handle) -> Op[bool]:
-        """Go on with what continues the filter of a handle; False if nothing does.  Nothing is created."""
+        """Follow the filter of a handle through a rebuild; return False if it was lost.  Create nothing."""
         known = header.identified(handle.identity)
         while True:
             try:
                 head = (yield from self.describe()).header
             except (FilterNotFoundError, FilterMismatchError):
                 return False
-            # A filter that is older than the known one was brought back from a copy.
+            # A filter older than the known one was restored from a copy.
             if head.generation != known.generation or head.created_at < known.created_at:
                 return False
             found = yield from self._completed(head)
@@ -174,7 +175,7 @@ class StoredRebuildable(StoredFilter):
 
     def _recover_change(self, refusal: Refusal, handle: Handle) -> Op[None]:
         follows = yield from self._follow(handle)
-        if not follows and self.handle is handle:  # another call may have dealt with it meanwhile
+        if not follows and self.handle is handle:  # another call may have handled the loss meanwhile
             yield from self._recover_loss(refusal, handle)
 
     RECOVERY = StoredFilter.RECOVERY | {replies.CHANGED: _recover_change}
@@ -184,17 +185,17 @@ class StoredRebuildable(StoredFilter):
     def begin_rebuild(
         self, capacity: int | None, error_rate: float | None, timeout: int, *, take_over: bool
     ) -> Op[Rebuild]:
-        """Make a successor that expires in `timeout` ms; None leaves a parameter as it is.
+        """Create a successor that expires in `timeout` ms; a parameter that is None stays as it is.
 
-        It takes the place of one that an earlier rebuild of this object has left.
+        The new successor replaces one that an earlier rebuild of this object left behind.
         """
         self.check_writable()
-        tag, left = os.urandom(TAG_BYTES), self._unsettled[-_MOST_UNSETTLED * TAG_BYTES :]
+        tag, left = os.urandom(TAG_BYTES), self._possible_successors[-_MOST_SUCCESSORS * TAG_BYTES :]
         reply = None
         while reply is None:
             (found,) = yield from self.current()
             new = self._planned(found.header, capacity, error_rate, tag)
-            self._unsettled = left + tag
+            self._possible_successors = left + tag
             reply = yield from self._run(
                 _BEGIN, [found.header.identity, new.pack(), timeout, int(take_over), left]
             )
@@ -206,19 +207,19 @@ class StoredRebuildable(StoredFilter):
         """Return the header of a successor."""
         rate = old.error_rate if error_rate is None else error_rate
         new = planning.new_header(old.capacity if capacity is None else capacity, rate, old.layout)
-        return replace(new, generation=old.generation, rebuilds=REBUILT, tag=tag, encoding=old.encoding)
+        return replace(new, generation=old.generation, flags=REBUILT, tag=tag, encoding=old.encoding)
 
     def successor(self, begun: Rebuild) -> StoredFilter:
-        """Return the successor as a filter of its own, which has been opened."""
+        """Return the successor as an open filter by itself."""
         name = self.successor_key.decode()
         made = StoredFilter(name, new=None, layout=None, ttl=0, on_lost="raise", wait=self.wait)
-        made._accept(begun.successor)  # noqa: SLF001 - of the class that this one extends
+        made._accept(begun.successor)  # noqa: SLF001 - a method of this class's base
         return made
 
     def end_rebuild(self, begun: Rebuild) -> Op[None]:
-        """Put the successor in the filter's place.
+        """Replace the filter with its successor.
 
-        :raises FilterLostError: the filter was cleared, deleted or lost meanwhile, or the successor was.
+        :raises FilterLostError: the filter or its successor was cleared, deleted or lost meanwhile.
         """
         identities = [begun.filter.identity, begun.successor.identity]
         try:
@@ -232,19 +233,19 @@ class StoredRebuildable(StoredFilter):
                 raise
             yield from self.abandon_rebuild(begun)
             raise FilterLostError(f"{what} while it was being rebuilt; rebuild it again") from None
-        self._unsettled = b""
+        self._possible_successors = b""
         yield from self._keep_up()
 
     def _keep_up(self) -> Op[None]:
-        """Let calls that this object queues be about the filter as it is now; others find out themselves."""
+        """Update the handle, so that later calls of this object are not refused first."""
         if self.handle is not None:
             with suppress(BloomError):
                 yield from self._follow(self.handle)
 
     def abandon_rebuild(self, begun: Rebuild) -> Op[None]:
-        """Let the filter go on as it was, and delete the successor."""
+        """End the rebuild without replacing the filter; delete the successor."""
         yield from self._abandon(begun.filter, begun.successor.pack())
-        self._unsettled = b""
+        self._possible_successors = b""
         yield from self._keep_up()
 
     def _replaced(self, found: Header) -> Op[None]:
@@ -252,10 +253,10 @@ class StoredRebuildable(StoredFilter):
             data, _ = yield from self._read_successor(found)
             if data:
                 yield from self._abandon(found, data)
-                self._unsettled = b""
+                self._possible_successors = b""
 
     def _abandon(self, head: Header, successor: bytes) -> Op[None]:
-        """End a rebuild, and delete the successor with this header; b"" if it has vanished."""
+        """End a rebuild and delete the successor with this header; b"" for a successor that has vanished."""
         identities = head.identity, successor[:IDENTITY_BYTES]
         yield from self._run(_ABANDON, [*identities, os.urandom(TAG_BYTES)])
 
@@ -267,6 +268,6 @@ class StoredRebuildable(StoredFilter):
         if refusal.word == replies.REBUILDING:
             return FilterMismatchError(
                 f"{self.name!r} is being rebuilt already; wait for the end, or, if that process has died, "
-                "take its place with take_over=True"
+                "rebuild it with take_over=True"
             )
         return super().explained(refusal)

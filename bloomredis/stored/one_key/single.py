@@ -11,7 +11,7 @@ from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
-from bloomredis.protocol.calls import Wait, send
+from bloomredis.protocol.calls import Wait, send_command
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
@@ -23,14 +23,16 @@ from bloomredis.stored.state.versioned import Versioned
 R = TypeVar("R")
 
 State = tuple[bytes, int, int]
-"""A header, the length of the string and the time to live in ms: replies of describe, reserve and clear."""
+"""The reply of describe, reserve and clear: a header, the string's length and the time to live in ms."""
 
-_RESERVE, _DESCRIBE, _CLEAR = (scripts.load(verb, forms.state) for verb in ("reserve", "describe", "clear"))
-_DELETE: Final = scripts.load("delete", forms.integer)
+_RESERVE, _DESCRIBE, _CLEAR = (
+    scripts.load_script(verb, forms.state) for verb in ("reserve", "describe", "clear")
+)
+_DELETE: Final = scripts.load_script("delete", forms.integer)
 
 
-class StoredFilter(Versioned[Any]):  # found is a header, and what a subclass reads with it
-    """A filter with a header."""
+class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
+    """A filter in one key, with a header."""
 
     def __init__(
         self,
@@ -49,11 +51,11 @@ class StoredFilter(Versioned[Any]):  # found is a header, and what a subclass re
         self.is_one_bitmap = kind == header.FILTER
         self._new = new and replace(new, encoding=self.encoding or 0)
         self._layout = layout
-        self._found: Header | None = None  # with the largest count that was seen of this generation
+        self._found: Header | None = None  # with the largest count that was seen in this generation
 
     @property
     def head(self) -> Header | None:
-        """The header that was found, or of the filter that would be created."""
+        """The header that was found, or else the header that a new filter would get."""
         return self._found or self._new
 
     @property
@@ -61,53 +63,53 @@ class StoredFilter(Versioned[Any]):  # found is a header, and what a subclass re
         return KINDS[self._kind]
 
     def describe(self) -> Op[Description]:
-        """Read what is stored, whatever its generation."""
+        """Read the stored filter, whatever its generation."""
         return self.read((yield from self._call(_DESCRIBE, [])))
 
     def current(self) -> Op[list[Description]]:
-        """Describe the filter; a loss is noticed."""
+        """Describe the filter; detect a loss."""
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self._found.count if self._found else 0  # by replies that came before this call is sent
+        counted = self._found.count if self._found else 0  # from replies before this call, for a lower bound
         found = yield from self.describe()
         if not handle.identity.startswith(found.header.identity):
             raise Refusal(replies.CHANGED, "")
         if self._kind == header.FILTER and found.header.count < counted:
             raise FilterLostError(self.older(counted))
-        if self.handle is handle:  # else another call has opened it anew meanwhile
+        if self.handle is handle:  # otherwise another call has opened the filter again meanwhile
             self._found = max(found.header, self._found or found.header, key=lambda head: head.count)
         return [found]
 
     def room(self, handle: Handle) -> Op[int]:
-        """Return the new items until the capacity is reached; `UNBOUNDED` if the filter is another one."""
+        """Return the new items until the capacity is reached; `UNBOUNDED` if the filter was replaced."""
         found = header.parse(
-            (yield from send(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1), forms.data))
+            (yield from send_command(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1), forms.data))
         )
         is_known = handle.identity.startswith(found.identity)
         return found.capacity - found.count if is_known else UNBOUNDED
 
-    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is short
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         raise FilterMismatchError(
             f"{self.name!r} is damaged: its string ends before its bits do; delete the key or restore it"
         )
-        yield  # a generator, as the other recoveries are
+        yield  # which makes this a generator, like the other recoveries
 
     RECOVERY = Versioned.RECOVERY | {replies.DAMAGED: _recover_damage}
 
     def clear(self) -> Op[None]:
-        """Empty the filter: a new generation."""
+        """Empty the filter and give it a new generation."""
         self.reset()
         since = self._changes
-        try:  # each time a new generation, since others may have used what the last one made
+        try:  # each attempt has a new generation, since others may have used that of the last attempt
             reply = yield from self._replace(_CLEAR, lambda head: [head.emptied(os.urandom(8)).pack()], ())
         except FilterNotFoundError:
-            yield from self.take()
+            yield from self.reopen()
         else:
             yield from self._go_on_with(self.read(reply).header, since)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete the filter, whatever its generation; True if it existed."""
+        """Delete the filter, whatever its generation; return True if it existed."""
         self.reset()
         try:
             yield from self._replace(_DELETE, lambda _: arguments, keys)
@@ -118,43 +120,43 @@ class StoredFilter(Versioned[Any]):  # found is a header, and what a subclass re
     def _replace(
         self, script: scripts.Script[R], arguments: Callable[[Header], Arguments], keys: Sequence[bytes]
     ) -> Op[R]:
-        """Run a script on whatever generation is stored, which may change in between."""
+        """Run a script on the stored generation; repeat if that has changed meanwhile."""
         while True:
             found = (yield from self.describe()).header
             reply = yield from self._as_known(
                 script,
                 [self.key, *keys],
                 [found.identity, *arguments(found)],
-                again=bool(keys),  # with a receipt
+                again=bool(keys),  # the keys are those of a receipt
             )
             if reply is not None:
                 yield from self._replaced(found)
                 return reply
 
-    def _replaced(self, found: Header) -> Op[None]:  # noqa: ARG002 - it cannot be rebuilt
-        """Delete what belonged to a filter that was cleared or deleted."""
+    def _replaced(self, found: Header) -> Op[None]:  # noqa: ARG002 - this class has no other keys
+        """Delete the other keys of a filter that was cleared or deleted."""
         yield from ()
 
     def read(self, reply: State) -> Description:
-        """Parse a description; `FilterMismatchError` if the filter cannot be used."""
+        """Return the description in a reply; `FilterMismatchError` if the filter cannot be used."""
         data, size, ttl = reply
         try:
             head = header.parse(data, self._kind)
         except ValueError as error:
-            raise FilterMismatchError(f"{self.name!r} is no filter that can be used here: {error}") from None
-        if size != head.size_bytes:
+            raise header.unusable(self.name, error) from None
+        if not head.has_size(size):
             raise FilterMismatchError(
                 f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
                 "delete the key or restore it"
             )
         self._check_parameters(head)
-        encoding.check(self.name, head.encoding, self.encoding)
+        encoding.check_encoding(self.name, head.encoding, self.encoding)
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
     def _learn(self, head: Header) -> None:
-        """Note the header that was found."""
+        """Remember the header and the capacity left."""
         self._found = head
-        self.left = head.capacity - head.count
+        self.capacity_left = head.capacity - head.count
 
     def _accept(self, head: Header) -> Handle:
         self._learn(head)

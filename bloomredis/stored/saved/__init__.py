@@ -1,1 +1,1 @@
-"""Saved filters: the format of a file, and how a filter is read and written as a whole."""
+"""Saved filters: the file format, and reading and writing whole filters."""

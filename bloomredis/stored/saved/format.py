@@ -1,7 +1,7 @@
 """The format of saved filters: a filter of any class as one file (lua/FORMAT.md, "Saved filters").
 
-A filter is made of *parts*, which are filters of one key: itself, its layers, or its shards.  A file has the
-header of each part, and then the bits of one part after another.
+A filter consists of *parts*, which are filters in one key: the filter itself, its layers, or its shards.  A
+file has the headers of all parts, then the bits of all parts, in the same order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bloomredis.stored import header
 from bloomredis.stored.header import COUNTING, FILTER, KINDS, Header
 from bloomredis.stored.layers.record import LayerRecord, RotatingRecord, ScalingRecord
 from bloomredis.stored.shards import record as shard_record
-from bloomredis.stored.shards.record import ShardRecord
+from bloomredis.stored.shards.record import IN_USE, ShardRecord
 
 _MAGIC: Final = b"bloomf"
 _VERSION: Final = 1
@@ -31,34 +31,34 @@ _ENTRY_BYTES: Final = _NUMBER.size + HEADER_BYTES
 HEAD_BYTES: Final = _HEAD.size
 DIGEST_BYTES: Final = sha256().digest_size
 KIND_BYTES: Final = _HEAD.size + _NUMBER.size + HEADER_BYTES
-"""So many first bytes of a file say what kind of filter it has."""
+"""The number of first bytes of a file that determine the kind of its filter."""
 _MOST_RECORD_BYTES: Final = shard_record.RECORD_BYTES + 8 * shard_record.MAX_SHARDS
 _LAYERED: Final = {each.kind: each for each in (ScalingRecord, RotatingRecord)}
-Record = LayerRecord | tuple[ShardRecord, list[bytes]] | None
+Record = LayerRecord | ShardRecord | None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A filter of one key: its number among the layers or shards, and its header."""
+    """A filter in one key: its number among the layers or shards, and its header."""
 
     number: int
     header: Header
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of its bits."""
+        """The length of the part's bits in bytes."""
         return self.header.size_bytes - HEADER_BYTES
 
 
 @dataclass(frozen=True)
 class Saved:
-    """All of a saved filter but the bits.
+    """A saved filter without its bits.
 
-    :param record: the layer record or shard record as it is stored, empty for a filter in one key.
-    :param parts: layers are in the order of the record, the newest first, and shards by number; one that was
-        never made is left out.
-    :param ttl: ms that the filter had left to live, 0 for ever; that of a rotating filter follows from its
-        record.
+    :param record: the stored layer record or shard record; empty for a filter in one key.
+    :param parts: layers in the order of the record, the newest first, or shards by number; shards without
+        items are left out.
+    :param ttl: the filter's time to live in ms when it was saved, 0 for none.  That of a rotating filter
+        follows from its record.
     """
 
     record: bytes
@@ -67,12 +67,12 @@ class Saved:
 
     @property
     def kind(self) -> int:
-        """The kind of the filter, by its code in a header."""
+        """The kind of the filter, as the code in a header."""
         return self.record[10] if self.record else self.parts[0].header.kind
 
     @cached_property
     def parsed(self) -> Record:
-        """The record, and of shards the table; None for a filter in one key."""
+        """The record; None for a filter in one key."""
         if not self.record:
             return None
         if self.kind in _LAYERED:
@@ -81,7 +81,7 @@ class Saved:
 
     @property
     def num_bytes(self) -> int:
-        """Length of the file."""
+        """The length of the file."""
         return len(self.preamble()) + sum(part.num_bytes for part in self.parts) + DIGEST_BYTES
 
     def preamble(self) -> bytes:
@@ -93,14 +93,14 @@ class Saved:
         return _HEAD.pack(_MAGIC, _VERSION, 0, *numbers) + self.record + entries
 
     def first_bytes(self) -> Iterator[tuple[Part, int]]:
-        """Yield each part with the index of its first byte in the file."""
+        """Yield each part with the index of its first byte of bits in the file."""
         at = len(self.preamble())
         for part in self.parts:
             yield part, at
             at += part.num_bytes
 
     def check(self) -> None:
-        """Raise `ValueError`, which names the fault, unless parts and record are those of one filter."""
+        """Raise `ValueError`, which names the fault, unless parts and record belong to one filter."""
         record = self.parsed
         if record is None:
             if [part.number for part in self.parts] != [0]:
@@ -108,10 +108,10 @@ class Saved:
         elif isinstance(record, LayerRecord):
             _check_layers(record, self.parts)
         else:
-            _check_shards(*record, self.parts)
+            _check_shards(record, self.parts)
 
     def renewed(self, *, created_at: int) -> Saved:
-        """Return the same as another filter: of a new generation, that of each part too."""
+        """Return the filter as a new one: the filter and each part get new generations."""
         record = self.parsed
         if record is None:
             (part,) = self.parts
@@ -120,7 +120,7 @@ class Saved:
         if isinstance(record, LayerRecord):
             made = replace(record, head=replace(record.head, generation=os.urandom(8)))
             return _of_layers(made, self.parts, self.ttl)
-        return _of_shards(record[0].renewed(), self.parts, self.ttl, created_at)
+        return _of_shards(record.renewed(IN_USE), self.parts, self.ttl, created_at)
 
 
 def _of_layers(record: LayerRecord, parts: tuple[Part, ...], ttl: int) -> Saved:
@@ -130,20 +130,16 @@ def _of_layers(record: LayerRecord, parts: tuple[Part, ...], ttl: int) -> Saved:
 
 
 def _of_shards(record: ShardRecord, parts: tuple[Part, ...], ttl: int, created_at: int) -> Saved:
-    own = tuple(
-        Part(
-            each.number,
-            replace(each.header, generation=record.tag + os.urandom(4), created_at=created_at),
-        )
-        for each in parts
-    )
-    return Saved(record.pack({each.number: each.header.generation for each in own}), own, ttl)
+    heads = (replace(record.shard_made(created_at), count=each.header.count) for each in parts)
+    own = tuple(Part(each.number, head) for each, head in zip(parts, heads, strict=True))
+    made = {each.number: created_at for each in parts}
+    return Saved(record.settled(made).pack(), own, ttl)
 
 
 def sizes(head: bytes) -> tuple[int, int]:
-    """Return the length of a file with these first bytes, and how many more there are before the bits.
+    """Return the length of a file with these first bytes, and the number of bytes from there to the bits.
 
-    :raises ValueError: it is no saved filter.
+    :raises ValueError: the file is no saved filter.
     """
     if len(head) != HEAD_BYTES or head[:6] != _MAGIC:
         raise ValueError("it is no saved filter: it does not begin with the word bloomf")
@@ -156,9 +152,10 @@ def sizes(head: bytes) -> tuple[int, int]:
 
 
 def parse(head: bytes, rest: bytes) -> Saved:
-    """Return what a file with these first bytes and those up to the bits has.
+    """Return the saved filter of a file, given its first bytes and the rest up to the bits.
 
-    :raises ValueError: it is no saved filter, or one of a later release; the message names the fault.
+    :raises ValueError: the file is no saved filter, or was saved by a later release; the message names the
+        fault.
     """
     try:
         return _parsed(head, rest)
@@ -170,21 +167,21 @@ def _parsed(head: bytes, rest: bytes) -> Saved:
     length, more = sizes(head)
     _, _, _, _, ttl, own, count = _HEAD.unpack(head)
     if len(rest) != more:
-        raise ValueError(f"it ends after {len(head) + len(rest)} bytes, and should have {length}")
+        raise ValueError(f"it ends after {len(head) + len(rest)} bytes, but should have {length}")
     entries = (rest[at : at + _ENTRY_BYTES] for at in range(own, len(rest), _ENTRY_BYTES))
     saved = Saved(rest[:own], tuple(map(_part, entries)), ttl)
     if own and (own < HEADER_BYTES or saved.kind not in {*_LAYERED, shard_record.KIND}):
-        raise ValueError("its record is none of layers or of shards")
+        raise ValueError("its record is neither one of layers nor one of shards")
     if not own and count != 1:
         raise ValueError(f"it has {count} parts and no record")
     saved.check()
     if saved.num_bytes != length:
-        raise ValueError(f"it should have {length} bytes, and its parts {saved.num_bytes}")
+        raise ValueError(f"it should have {length} bytes, but its parts make {saved.num_bytes}")
     return saved
 
 
 def class_of(first: bytes) -> str:
-    """Return the class that a file with these first `KIND_BYTES` has; BloomFilter for any other file."""
+    """Return the class of the filter in a file with these first `KIND_BYTES`; BloomFilter if it has none."""
     if len(first) == KIND_BYTES and first[:6] == _MAGIC:
         *_, record, _ = _HEAD.unpack_from(first)
         kind = first[HEAD_BYTES + (0 if record else _NUMBER.size) + 10]
@@ -193,7 +190,7 @@ def class_of(first: bytes) -> str:
 
 
 def called(saved: Saved) -> str:
-    """Return the name of the class that a saved filter has."""
+    """Return the name of a saved filter's class."""
     return KINDS[saved.kind]
 
 
@@ -205,18 +202,20 @@ def _part(entry: bytes) -> Part:
 
 def _check_layers(record: LayerRecord, parts: tuple[Part, ...]) -> None:
     if [part.number for part in parts] != list(record.numbers):
-        raise ValueError(f"it has layers {[part.number for part in parts]}, its record {record.numbers}")
+        raise ValueError(
+            f"it has layers {[part.number for part in parts]}, but its record has {record.numbers}"
+        )
     for part, began in zip(parts, reversed(record.began), strict=True):
         wanted = replace(record.layer(part.number), created_at=began, count=part.header.count)
         if part.header != wanted:
-            raise ValueError(f"its layer {part.number} is {part.header}, by its record {wanted}")
+            raise ValueError(f"its layer {part.number} is {part.header}, but its record says {wanted}")
 
 
-def _check_shards(record: ShardRecord, table: list[bytes], parts: tuple[Part, ...]) -> None:
-    made = [number for number, entry in enumerate(table) if entry]
+def _check_shards(record: ShardRecord, parts: tuple[Part, ...]) -> None:
+    made = [number for number, time in enumerate(record.made) if time]
     if [part.number for part in parts] != made:
-        raise ValueError(f"it has shards {[part.number for part in parts]}, its record {made}")
+        raise ValueError(f"it has shards {[part.number for part in parts]}, but its record has {made}")
     for part in parts:
-        wanted = replace(record.shard, generation=table[part.number])
-        if replace(part.header, created_at=0, count=0) != wanted:
-            raise ValueError(f"its shard {part.number} is {part.header}, by its record {wanted}")
+        wanted = record.shard_made(record.made[part.number])
+        if replace(part.header, count=0) != wanted:
+            raise ValueError(f"its shard {part.number} is {part.header}, but its record says {wanted}")

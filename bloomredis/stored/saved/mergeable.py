@@ -1,4 +1,4 @@
-"""Filters that can be merged: those of one class with the same parameters."""
+"""The check that two filters can be merged: same class, same parameters."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from bloomredis.errors import FilterMismatchError
 from bloomredis.stored.header import FILTER, Header
 from bloomredis.stored.saved.format import Saved, called
 from bloomredis.stored.shards.record import KIND as SHARDED
+from bloomredis.stored.shards.record import ShardRecord
 
 _COMPARED: Final = (
     *("layout", "capacity", "error_rate", "encoding"),
     *("num_bits", "num_hashes", "blocks_per_item", "block_bits"),
 )
 _WAYS_OUT: Final = {
-    "ScalingBloomFilter": "ask both, or load the items of one into the other",
-    "RotatingBloomFilter": "ask both, since their layers were begun at different times",
-    "CountingBloomFilter": "add the items of one to the other, since its counters are raised one by one",
+    "ScalingBloomFilter": "ask both filters, or load the source of the items into one of them",
+    "RotatingBloomFilter": "ask both filters: their layers were begun at different times",
+    "CountingBloomFilter": "ask both filters, or add the source of the items to one of them",
 }
 
 
-def check(name: str, own: Saved, other_name: str, other: Saved) -> None:
-    """Raise unless the bits of one can be or-ed into the other.
+def check_mergeable(name: str, own: Saved, other_name: str, other: Saved) -> None:
+    """Raise unless the bits of one filter can be or-ed into the other.
 
-    :raises TypeError: they are of a class whose bits cannot be united.
-    :raises FilterMismatchError: their parameters differ.
+    :raises TypeError: the class of a filter does not allow it.
+    :raises FilterMismatchError: the filters' parameters differ.
     """
     for each, saved in ((name, own), (other_name, other)):
         if saved.kind not in (FILTER, SHARDED):
@@ -40,18 +41,18 @@ def check(name: str, own: Saved, other_name: str, other: Saved) -> None:
 
 
 def whole(saved: Saved) -> Header:
-    """Return the header of the filter as a whole: of its one key, or of its record."""
+    """Return the header of the whole filter: that of its one key or of its record."""
     record = saved.parsed
     if record is None:
         return saved.parts[0].header
-    return (record[0] if isinstance(record, tuple) else record).head
+    return record.head
 
 
 def _parameters(saved: Saved) -> Iterator[str]:
-    """Yield what two filters that can be merged have in common, for comparison and messages."""
+    """Yield the parameters that must be equal for a merge, as words for a message."""
     head, record = whole(saved), saved.parsed
     yield f"class {called(saved)}"
     for field in _COMPARED:
         yield f"{field} {getattr(head, field)}"
-    if isinstance(record, tuple):
-        yield f"{record[0].shards} shards with seed {record[0].seed}"
+    if isinstance(record, ShardRecord):
+        yield f"{record.shards} shards with seed {record.seed}"

@@ -1,4 +1,4 @@
-"""The parts of a stored filter, as they are read to be saved, copied or merged into another."""
+"""Reading the parts of a stored filter, to save, copy or merge it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _GONE: Final = (replies.MISSING, replies.CHANGED, replies.FOREIGN, replies.DAMAG
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a part is: its key, and the number of its server if there are several."""
+class PartLocation:
+    """The location of a part: its key, and the number of its server among several."""
 
     key: bytes
     server: int | None = None
@@ -34,58 +34,60 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class StoredParts:
-    """A filter as it is stored: all but the bits, and where these are."""
+    """A stored filter without its bits, and the locations of the bits."""
 
     name: str
     saved: Saved
-    places: Mapping[int, Place]  # by the number of the part
+    locations: Mapping[int, PartLocation]  # by the number of the part
 
     def read(self, part: Part, run: range) -> Op[list[bytes]]:
-        """Return the bytes of a part from each of these on, `PIECE_BYTES` of them; by the primary.
+        """Return the pieces of a part that begin at these bytes, read from the primary.
 
-        :raises FilterLostError: it is not the same filter any more.
+        :raises FilterLostError: the filter was replaced or lost meanwhile.
         """
-        place, identity = self.places[part.number], part.header.identity
-        calls = (at(place.server, call(READ, [place.key], [identity, first, PIECE_BYTES])) for first in run)
+        location, identity = self.locations[part.number], part.header.identity
+        calls = (
+            at(location.server, call(READ, [location.key], [identity, first, PIECE_BYTES])) for first in run
+        )
         try:
             return unless_failed((yield from gather(calls)))
         except Refusal as refusal:
             if refusal.word not in _GONE:
                 raise
             raise FilterLostError(
-                f"{self.name!r} was cleared, deleted, rebuilt or lost while it was read, and nothing came of "
-                "it: begin again"
+                f"{self.name!r} was cleared, deleted, rebuilt or lost while it was read, and nothing was "
+                "written: begin again"
             ) from None
 
 
 def runs(part: Part) -> Iterator[range]:
-    """Yield the first bytes of a part's pieces, as many at a time as are read or written together."""
+    """Yield the indexes of the first bytes of a part's pieces, one range for each round trip."""
     for first in range(0, part.num_bytes, PIECE_BYTES * AT_ONCE):
         yield range(first, min(first + PIECE_BYTES * AT_ONCE, part.num_bytes), PIECE_BYTES)
 
 
-def parts_of(stored: Stored) -> Op[StoredParts]:
-    """Describe a filter as it is stored now; a loss is noticed.
+def read_parts(stored: Stored) -> Op[StoredParts]:
+    """Describe a stored filter; detect a loss.
 
-    :raises TypeError: it cannot be read: see `check`.
+    :raises TypeError: the filter cannot be read (`check_readable`).
     """
-    check(stored)
+    check_readable(stored)
     if isinstance(stored, StoredLayers):
         return (yield from _of_layers(stored))
     if isinstance(stored, StoredShards):
         return (yield from _of_shards(stored))
     (found,) = yield from stored.current()
     return StoredParts(
-        stored.name, Saved(b"", (Part(0, found.header),), _milliseconds(found)), {0: Place(found.key)}
+        stored.name, Saved(b"", (Part(0, found.header),), _milliseconds(found)), {0: PartLocation(found.key)}
     )
 
 
-def check(stored: Stored) -> None:
-    """Raise `TypeError`, without I/O, for what has no header of this library."""
+def check_readable(stored: Stored) -> None:
+    """Raise `TypeError`, without I/O, for a filter without a header of this library."""
     if isinstance(stored, StoredModule):
         raise TypeError(
             f"{stored.name!r} is in a key of the server's own module, in that module's format: copy it with "
-            "the commands DUMP and RESTORE; in the place of a merge, add the items of one to the other"
+            "the commands DUMP and RESTORE; instead of a merge, add the items of one filter to the other"
         )
     if not isinstance(stored, StoredLayers | StoredShards | StoredFilter):
         raise TypeError(
@@ -101,7 +103,7 @@ def _of_layers(stored: StoredLayers) -> Op[StoredParts]:
     keys = {number: stored.layer_key(number) for number in record.numbers}
     left = [number for number in record.numbers if keys[number] in found]  # some may have ended
     if not left:
-        raise FilterNotFoundError(f"{stored.name!r} has forgotten all its items; there is nothing to save")
+        raise FilterNotFoundError(f"{stored.name!r} has forgotten all its items, so nothing can be saved")
     newest = found[keys[left[0]]]
     saved = Saved(
         record.forgetting(len(left)).pack(),
@@ -110,24 +112,23 @@ def _of_layers(stored: StoredLayers) -> Op[StoredParts]:
     )
     try:
         saved.check()
-    except ValueError as error:  # it was emptied in between
+    except ValueError as error:  # the filter was emptied meanwhile
         raise FilterLostError(f"{stored.name!r} was replaced while it was read: {error}") from None
-    return StoredParts(stored.name, saved, {number: Place(keys[number]) for number in left})
+    return StoredParts(stored.name, saved, {number: PartLocation(keys[number]) for number in left})
 
 
 def _of_shards(stored: StoredShards) -> Op[StoredParts]:
     found = yield from stored.refreshed()
-    made = [number for number, entry in enumerate(found.table) if entry]
-    described = yield from stored.each_shard(made, lambda shard: shard.current())
-    parts = tuple(Part(number, each.header) for number, (each,) in zip(made, described, strict=True))
-    record = found.record.settled()
-    generations = {part.number: part.header.generation for part in parts}
+    described = yield from stored.each_shard(lambda shard: shard.current())
+    written = {number: each for number, (each,) in enumerate(described) if each.size_bytes > each.first_byte}
+    parts = tuple(Part(number, each.header) for number, each in written.items())
+    record = found.record.settled({part.number: part.header.created_at for part in parts})
     places = {
-        number: Place(each.key, found.record.server(number) if stored.servers > 1 else None)
-        for number, (each,) in zip(made, described, strict=True)
+        number: PartLocation(each.key, found.record.server(number) if stored.servers > 1 else None)
+        for number, each in written.items()
     }
     ttl = 0 if found.ttl < 0 else max(1, found.ttl)
-    return StoredParts(stored.name, Saved(record.pack(generations), parts, ttl), places)
+    return StoredParts(stored.name, Saved(record.pack(), parts, ttl), places)
 
 
 def _milliseconds(found: Description) -> int:

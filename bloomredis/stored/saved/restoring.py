@@ -1,4 +1,4 @@
-"""Saved filters put under a new name: written beside it, and there in one step or not at all."""
+"""Restoring a saved filter under a new name: it appears in one step, or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.protocol import forms, scripts
-from bloomredis.protocol.calls import call, send
+from bloomredis.protocol.calls import call, send_command
 from bloomredis.protocol.gather import at
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.layers.layers import StoredLayers
@@ -19,22 +19,22 @@ from bloomredis.stored.saved.writing import Writing
 from bloomredis.stored.shards.record import ShardRecord
 from bloomredis.stored.state.base import taken
 
-_TIME: Final = scripts.load("time", forms.digits)
+_TIME: Final = scripts.load_script("time", forms.digits)
 
 Pieces = Sequence[tuple[int, bytes]]
-"""Bytes of a part, with the index of the first among its bits."""
+"""Pieces of a part's bits, each with the index of its first byte."""
 
 
-class Target(ABC):
-    """A filter that is being written.  `begin`, then `write` for all parts in order, then `publish`."""
+class RestoreTarget(ABC):
+    """A filter that is being restored: call `begin`, `write` for all parts in order, then `publish`."""
 
     def __init__(self, name: str, saved: Saved) -> None:
         self.name = name
-        self._saved = saved  # as the new filter has it
+        self._saved = saved  # with the new filter's generation
 
     @abstractmethod
     def begin(self) -> Op[None]:
-        """Check that the name is free.  Raises `FilterMismatchError`."""
+        """Raise `FilterMismatchError` if the name is in use."""
 
     @abstractmethod
     def write(self, part: Part, pieces: Pieces) -> Op[None]:
@@ -42,15 +42,15 @@ class Target(ABC):
 
     @abstractmethod
     def publish(self) -> Op[None]:
-        """Make the filter appear.  Raises `FilterMismatchError` if the name is taken by now."""
+        """Make the filter appear; raise `FilterMismatchError` if the name is in use by now."""
 
     @abstractmethod
     def discard(self) -> Op[None]:
-        """Delete what was written."""
+        """Delete the written parts."""
 
 
-class _OneSlot(Target):
-    """A filter whose keys all lie in one slot, so that one script makes it appear."""
+class _OneSlot(RestoreTarget):
+    """A filter whose keys all lie in one slot, so that one script can rename them at once."""
 
     def __init__(self, name: str, saved: Saved) -> None:
         super().__init__(name, saved)
@@ -63,7 +63,7 @@ class _OneSlot(Target):
         """Return the key of a part."""
 
     def begin(self) -> Op[None]:
-        if (yield from send(("EXISTS", self.name.encode()), forms.integer)):
+        if (yield from send_command(("EXISTS", self.name.encode()), forms.integer)):
             raise taken(self.name)
 
     def write(self, part: Part, pieces: Pieces) -> Op[None]:
@@ -75,7 +75,7 @@ class _OneSlot(Target):
         own = [(HEADER_BYTES + first, piece) for first, piece in pieces]
         yield from self._writing.write(key, head.size_bytes, own)
         if self._writing.is_renewal_due():
-            yield from self._writing.renew()
+            yield from self._writing.touch()
 
     def discard(self) -> Op[None]:
         yield from self._writing.discard()
@@ -84,7 +84,7 @@ class _OneSlot(Target):
 class OneKey(_OneSlot):
     """A filter in one key."""
 
-    def _key(self, number: int) -> bytes:  # noqa: ARG002 - there is one
+    def _key(self, number: int) -> bytes:  # noqa: ARG002 - the filter has one part
         return self.name.encode()
 
     def publish(self) -> Op[None]:
@@ -92,7 +92,7 @@ class OneKey(_OneSlot):
 
 
 class Layers(_OneSlot):
-    """A filter of several layers."""
+    """A filter in several layers."""
 
     def __init__(self, name: str, saved: Saved, record: LayerRecord) -> None:
         super().__init__(name, saved)
@@ -105,8 +105,8 @@ class Layers(_OneSlot):
         return self._stored.layer_key(number)
 
     def publish(self) -> Op[None]:
-        """Make the filter appear; what a rotating one has forgotten by now is left out."""
-        yield from self._stored.sweep()
+        """Make the filter appear, without the layers that a rotating filter has forgotten by now."""
+        yield from self._stored.delete_orphans()
         now = yield from call(_TIME, [self.name.encode()], [])
         left = [_left(self._record, began, now, self._saved.ttl) for began in reversed(self._record.began)]
         lives = {n: ttl for n, ttl in zip(self._record.numbers, left, strict=True) if ttl is not None}
@@ -123,14 +123,14 @@ class Layers(_OneSlot):
 
 
 def _left(record: LayerRecord, began: int, now: int, ttl: int) -> int | None:
-    """Return the time to live of a layer in ms; None if it has come to its end."""
+    """Return the time to live of a layer in ms; None if the layer has ended."""
     if not isinstance(record, RotatingRecord):
         return ttl
     end = record.end(began)
     return -(-(end - now) // 1000) + record.grace if end > now else None
 
 
-class Shards(Target):
+class Shards(RestoreTarget):
     """A filter in shards, which appears with its record."""
 
     def __init__(self, name: str, saved: Saved, record: ShardRecord, servers: int) -> None:
@@ -145,18 +145,18 @@ class Shards(Target):
         yield from self._stored.write(part.number, self._heads[part.number], pieces)
 
     def publish(self) -> Op[None]:
-        yield from self._stored.publish({number: head.generation for number, head in self._heads.items()})
+        yield from self._stored.publish()
 
     def discard(self) -> Op[None]:
         yield from self._stored.discard()
 
 
-def target(name: str, saved: Saved, servers: int = 1) -> Op[Target]:
-    """Return the place for a copy of a saved filter: another one, dated by the server's clock."""
+def target(name: str, saved: Saved, servers: int = 1) -> Op[RestoreTarget]:
+    """Return the target for a saved filter, with new generations and the time of the server's clock."""
     clock = at(0 if servers > 1 else None, call(_TIME, [name.encode()], []))
     renewed = saved.renewed(created_at=(yield from clock))
     if renewed.parsed is None:
         return OneKey(name, renewed)
     if isinstance(renewed.parsed, LayerRecord):
         return Layers(name, renewed, renewed.parsed)
-    return Shards(name, renewed, renewed.parsed[0], servers)
+    return Shards(name, renewed, renewed.parsed, servers)

@@ -1,4 +1,8 @@
-"""The record of a sharded filter: its shards, their keys, and the items of each (lua/FORMAT.md)."""
+"""The record of a sharded filter: its shards, their keys, and the choice of an item's shard (lua/FORMAT.md).
+
+The record's *parts* are its shards and, if it spans several servers, the copies of the record on the other
+servers.  The record stores the time at which each part was created, which determines the part's identity.
+"""
 
 from __future__ import annotations
 
@@ -8,54 +12,66 @@ import struct
 from binascii import crc_hqx
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, repeat
-from types import MappingProxyType
+from itertools import repeat
 from typing import Final, SupportsIndex
 
 import mmh3
-import numpy as np
 
 from bloomredis import arguments
 from bloomredis.bits import limits, sizing
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.stored import header, planning
 from bloomredis.stored.header import KINDS, Header
 
 SEED: Final = 0x5EED5EED
-"""Of the hash that picks the shard; not that of the hash that picks the bits, which is 0."""
+"""The seed of the hash that picks the shard; the hash that picks the bits has seed 0."""
 
 SHARD_BITS: Final = 1 << 30
-"""The most bits of a shard, unless the caller or `MAX_SHARDS` wants more: 128 MB are made in 30 to 50 ms.
-A quarter would be made in 12 ms, and batches of 1,000 over four times the shards take 2.5 times as long."""
+"""The most bits of a shard, unless the caller or `MAX_SHARDS` requires more.
+
+A server allocates 128 MB in 30 to 50 ms.  It would allocate a quarter in 12 ms, but batches of 1,000 over
+four times the shards take 2.5 times as long.
+"""
 KIND: Final = KINDS.index("ShardedBloomFilter")
+_TAG_BYTES: Final = 4
+"""The number of first bytes that the generations of a record and of its shards share."""
 FEWEST_SHARDS: Final = 16
-"""Enough to keep a handful of nodes about equally busy, which small clusters have."""
+"""The fewest shards: enough to keep the few nodes of a small cluster about equally busy."""
 MAX_SHARDS: Final = 4096
 SLOTS: Final = 16_384
 MAX_RANGES: Final = 256
-"""Ranges of slots that the shards are spread over: a key is tried so often, on average, until it fits."""
+"""The most ranges of slots to spread shards over; also the mean number of keys tried until one fits."""
 
 RECORD_BYTES: Final = 96
 _EXTENSION: Final = struct.Struct(">QQQHHI")
 
 IN_USE: Final = 0
-SWEEPING: Final = 1
-"""State of a record whose filter was emptied: shards of the time before may be left."""
+MAKING: Final = 1
+"""The state of a record whose parts are being created, while parts of an earlier record are deleted."""
 DELETED: Final = 2
-"""State of a record that is about to go: first the shards do."""
+"""The state of a record that is being deleted; its parts are deleted first."""
 RESTORED: Final = 3
-"""State of a record that was written after its shards, which expire soon if nobody lets them live on.
-Meanwhile the count in its header is the time to live in ms that all are to have, 0 for ever."""
-PREPARED: Final = 4
-"""State of a copy until its record is stored; no item is added before every copy is `IN_USE`."""
+"""The state of a record that was written after the shards in its table.
+
+These shards expire soon unless a client gives them the record's time to live.  The other shards are being
+created.
+"""
+NEW: Final = 4
+"""The state of a record that was written under a free name, and whose parts are being created.
+
+A part of another record that does not expire within a minute proves that the other record was lost.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardRecord:
     """The parameters of a sharded filter.
 
-    `head` has capacity and error rate of the whole, and the bits and hashes of one shard.  Of several
-    servers each has a copy, with its `place` among them.  `state` says what is left to do: nothing, if it is
-    `IN_USE`.
+    :ivar head: has the capacity and error rate of the whole filter, and the bits and hashes of one shard.
+    :ivar place: the index of the server among several, each of which has a copy of the record.
+    :ivar state: the work that is left to do; none if it is `IN_USE`.
+    :ivar made: the time at which each part was created, in microseconds by the clock of its server; 0 for a
+        part that does not exist yet.  A copy has no times.
     """
 
     head: Header
@@ -65,69 +81,97 @@ class ShardRecord:
     servers: int = 1
     place: int = 0
     state: int = IN_USE
+    made: tuple[int, ...] = ()
 
-    def pack(self, made: Mapping[int, bytes] = MappingProxyType({})) -> bytes:
-        """Return the bytes that are stored.
-
-        :param made: the generations of the shards that have been made, by their numbers.
-        """
+    def pack(self) -> bytes:
+        """Return the stored bytes."""
         numbers = (self.shards, self.seed, self.shard_capacity, self.state, self.servers, self.place)
-        entries = (made.get(number, bytes(8)) for number in range(self.shards if self.place == 0 else 0))
-        return self.head.pack() + _EXTENSION.pack(*numbers) + b"".join(entries)
+        return self.head.pack() + _EXTENSION.pack(*numbers) + self.table
+
+    @property
+    def table(self) -> bytes:
+        """The bytes of the times at which the parts were created."""
+        return struct.pack(f">{len(self.made)}Q", *self.made)
 
     @property
     def tag(self) -> bytes:
-        """The prefix of the generations of this record's shards, and of no other record's."""
-        return tag_of(self.head.generation)
+        """The prefix of the generations of this record's shards, which no other record shares."""
+        return self.head.generation[:_TAG_BYTES]
 
     @property
     def shard(self) -> Header:
-        """The header of a new shard, without a generation."""
-        whole = replace(self.head, generation=bytes(8), created_at=0, count=0)
-        return replace(whole, kind=0, capacity=self.shard_capacity)
+        """The header of a shard, without the time at which it is created."""
+        whole = replace(self.head, generation=self.tag + bytes(8 - _TAG_BYTES), created_at=0, count=0)
+        return replace(whole, kind=0, capacity=self.shard_capacity, flags=header.DEFERRED)
 
-    def settled(self) -> ShardRecord:
-        """Return the record as it is with nothing left to do, on one server."""
-        return replace(self, head=replace(self.head, count=0), state=IN_USE, servers=1, place=0)
+    def shard_made(self, time: int) -> Header:
+        """Return the header of a shard that was created at this time."""
+        generation = self.tag + time.to_bytes(8, "big")[_TAG_BYTES:]
+        return replace(self.shard, generation=generation, created_at=time)
 
-    def renewed(self, state: int = IN_USE) -> ShardRecord:
-        """Return the record of another generation."""
-        return replace(self, head=replace(self.head, generation=os.urandom(8), count=0), state=state)
+    def owns(self, part: Header) -> bool:
+        """Return True if a header belongs to a part of this record, False if to a part of another record."""
+        same = len(self.head.generation) if part.kind == KIND else _TAG_BYTES
+        return part.generation[:same] == self.head.generation[:same]
 
-    def at(self, place: int) -> ShardRecord:
-        """Return what is stored at a place: the record, or a copy that is made before it."""
-        return replace(self, place=place, state=PREPARED if place else self.state)
+    def settled(self, made: Mapping[int, int]) -> ShardRecord:
+        """Return the record of a saved filter: on one server, with the times of the shards that it has."""
+        times = tuple(made.get(number, 0) for number in range(self.shards))
+        return replace(self, state=IN_USE, servers=1, place=0, made=times)
+
+    def renewed(self, state: int) -> ShardRecord:
+        """Return the record with a new generation, whose parts do not exist yet."""
+        return replace(self.unmade(state), head=replace(self.head, generation=os.urandom(8), count=0))
+
+    def unmade(self, state: int = MAKING) -> ShardRecord:
+        """Return the record in a state in which missing parts are created."""
+        return replace(self, state=state, made=(0,) * (self.shards + self.servers - 1))
+
+    def new_copy(self, place: int) -> ShardRecord:
+        """Return a new copy of the record for a place."""
+        head = replace(self.head, flags=header.BEING_MADE)
+        return replace(self, head=head, place=place, state=IN_USE, made=())
+
+    def copy_made(self, time: int) -> Header:
+        """Return the header of a copy that was created at this time."""
+        return replace(self.head, created_at=time, count=0)
 
     def encoded(self, encoding: int) -> ShardRecord:
-        """Return the record of a filter whose items are encoded so."""
+        """Return the record with this number of an encoding."""
         return replace(self, head=replace(self.head, encoding=encoding))
 
     def number(self, encoded: bytes) -> int:
-        """Return the number of the shard that an item is in."""
+        """Return the number of an item's shard."""
         return mmh3.hash(encoded, self.seed, False) * self.shards >> 32
 
-    def parted(self, items: Sequence[str | bytes]) -> dict[int, list[int]]:
-        """Return the indexes of the items of each shard that has any, in order."""
+    def parted(self, items: Sequence[str | bytes]) -> dict[int, NDArray[np.intp]]:
+        """Return the indexes of each shard's items, in order; shards without items are left out."""
         hashes = np.fromiter(map(mmh3.hash, items, repeat(self.seed), repeat(False)), np.uint64, len(items))
-        numbers = (hashes * np.uint64(self.shards) >> np.uint64(32)).astype(np.intp)
-        order = numbers.argsort(kind="stable")
-        ordered, indexes = numbers[order], order.tolist()
+        numbers = (hashes * np.uint64(self.shards) >> np.uint64(32)).astype(np.uint16)
+        order = numbers.argsort(kind="stable")  # linear time, since the numbers have two bytes
+        ordered = numbers[order]
         ends = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-        runs = pairwise([0, *ends.tolist(), len(indexes)])
-        return {int(ordered[start]): indexes[start:end] for start, end in runs if start < end}
+        runs = np.split(order, ends) if len(order) else ()
+        return {int(numbers[own[0]]): own for own in runs}
+
+    @property
+    def spread(self) -> tuple[int, ...]:
+        """The parameters that determine the key of an item."""
+        return self.shards, self.seed, self.servers
+
+    def place_of(self, name: str, number: int) -> str:
+        """Return the name of a part for a message; number -1 is the record."""
+        shard = f"shard {number} of {name!r}" if 0 <= number < self.shards else repr(name)
+        server = self.server(number) if number >= 0 else 0
+        return f"{shard} on server {server} of {list(range(self.servers))}" if self.servers > 1 else shard
 
     def server(self, number: int) -> int:
-        """Return the place of the server that has a shard."""
-        return number % self.servers
+        """Return the place of the server of a part; parts are numbered shards first, then copies."""
+        return number % self.servers if number < self.shards else number - self.shards + 1
 
 
-def tag_of(generation: bytes) -> bytes:
-    """Return what the generation of a record has in common with those of its shards."""
-    return generation[:4]
-
-
-def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
-    """Return a record and its table: the generation of each shard, b"" for one that was never made."""
+def parse(data: bytes) -> ShardRecord:
+    """Return a record; raise `ValueError`, which names the fault, for other bytes."""
     head = header.parse(data[: limits.HEADER_BYTES], KIND)
     if len(data) < RECORD_BYTES:
         raise ValueError(f"a record has {RECORD_BYTES} bytes or more, not {len(data)}")
@@ -135,7 +179,15 @@ def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
         data[limits.HEADER_BYTES : RECORD_BYTES]
     )
     table = data[RECORD_BYTES:]
-    record = ShardRecord(
+    possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1
+    if not (possible and place < servers <= shards and state <= NEW and (state == IN_USE or not place)) or (
+        len(table) != (0 if place else 8 * (shards + servers - 1))
+    ):
+        raise ValueError(
+            f"its parameters make no sharded filter: shards {shards}, seed {seed}, capacity {capacity}, "
+            f"state {state}, servers {servers}, index {place}, table of {len(table)} bytes"
+        )
+    return ShardRecord(
         head=head,
         shards=shards,
         seed=seed,
@@ -143,18 +195,12 @@ def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
         servers=servers,
         place=place,
         state=state,
+        made=struct.unpack(f">{len(table) // 8}Q", table),
     )
-    possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1
-    if not (possible and place < servers and state <= (PREPARED if place else RESTORED)) or (
-        len(table) != (8 * shards if place == 0 else 0)
-    ):
-        raise ValueError(f"its parameters make no sharded filter: {record}, table of {len(table)} bytes")
-    entries = (table[i : i + 8] for i in range(0, len(table), 8))
-    return record, [entry if any(entry) else b"" for entry in entries]
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a sharded filter, which is part of hash tags."""
+    """Return the name of a sharded filter; raise `ValueError` if it cannot be part of a hash tag."""
     if "}" in arguments.name(name):
         raise ValueError(
             f"the name of a sharded filter must not contain '}}', which ends a hash tag: {name!r}"
@@ -163,7 +209,7 @@ def checked_name(name: str) -> str:
 
 
 def key(name: str, shards: int, number: int) -> str:
-    """Return the key of a shard, which lies in this shard's share of a cluster's slots."""
+    """Return the key of a shard; its slot lies in the shard's range of a cluster's slots."""
     ranges = min(shards, MAX_RANGES)
     wanted = number * ranges // shards
     attempt = 0
@@ -172,7 +218,7 @@ def key(name: str, shards: int, number: int) -> str:
     return f"{{{name}:{number}:{attempt}}}"
 
 
-def plan(
+def plan_record(
     capacity: int,
     error_rate: float,
     *,
@@ -181,13 +227,13 @@ def plan(
     seed: SupportsIndex | None = None,
     servers: int = 1,
 ) -> ShardRecord:
-    """Return the record of a new filter.  Raises `ValueError` if so many shards cannot hold it."""
+    """Return the record of a new filter; raise `ValueError` if the shards cannot hold it."""
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     planning.check_name(layout or planning.DEFAULT)
     wanted = max(servers, _default_shards(count, rate, layout)) if shards is None else checked_shards(shards)
     if wanted < servers:
-        raise ValueError(f"shards={wanted} leave some of {servers} servers without one")
+        raise ValueError(f"shards={wanted} leave some of {servers} servers without a shard")
     each = _shard_capacity(count, wanted, rate)
     try:
         head = planning.new_header(each, rate, layout)
@@ -203,7 +249,7 @@ def plan(
 
 
 def checked_shards(shards: SupportsIndex) -> int:
-    """Return a number of shards as an int.  Raises `TypeError` or `ValueError`."""
+    """Return a number of shards as an int; raise `TypeError` or `ValueError`."""
     number = sizing.integer("shards", shards)
     if not 1 <= number <= MAX_SHARDS:
         raise ValueError(f"shards must be 1 to {MAX_SHARDS}, not {number}")
@@ -211,7 +257,7 @@ def checked_shards(shards: SupportsIndex) -> int:
 
 
 def checked_seed(seed: SupportsIndex) -> int:
-    """Return the seed of the hash that picks the shard.  Raises `TypeError` or `ValueError`."""
+    """Return the seed of the hash that picks the shard; raise `TypeError` or `ValueError`."""
     number = sizing.integer("seed", seed)
     if not 1 <= number < 1 << 32:
         raise ValueError(f"seed must be 1 to 2^32 - 1 (0 is the seed of the bits' hash), not {number}")
@@ -219,11 +265,11 @@ def checked_seed(seed: SupportsIndex) -> int:
 
 
 def _default_shards(capacity: int, error_rate: float, layout: str | None) -> int:
-    """Return the fewest shards, from `FEWEST_SHARDS` on, that have no more than `SHARD_BITS` each."""
+    """Return the smallest number of shards, at least `FEWEST_SHARDS`, with at most `SHARD_BITS` each."""
     shards = max(FEWEST_SHARDS, math.ceil(sizing.classic_bits(capacity, error_rate) / SHARD_BITS))
     while shards < MAX_SHARDS:
         each = _shard_capacity(capacity, shards, error_rate)
-        bits = planning.plan(layout or planning.DEFAULT, each, error_rate).num_bits
+        bits = planning.plan_layout(layout or planning.DEFAULT, each, error_rate).num_bits
         if bits <= SHARD_BITS:
             break
         shards = max(shards + 1, math.floor(shards * bits / SHARD_BITS) - 1)
@@ -231,12 +277,12 @@ def _default_shards(capacity: int, error_rate: float, layout: str | None) -> int
 
 
 def _shard_capacity(capacity: int, shards: int, error_rate: float) -> int:
-    """Return the items that each shard is made for: its share, and a margin since the shares are uneven.
+    """Return the capacity of each shard: its share, and a margin since the shares are uneven.
 
-    The items of a shard are Poisson distributed with mean n/s, and its false-positive rate grows about
-    with their ln(1/p)-th power, so that the fuller shards add more than the emptier ones save.  A margin
-    of ln(1/p)/2 items makes up for that where n/s is large; one standard deviation, sqrt(n/s), and twice
-    as many items keep the mean rate below p down to shards of a few items.
+    The number of items in a shard is Poisson distributed with mean n/s.  A shard's false-positive rate grows
+    roughly with the ln(1/p)-th power of that number, so fuller shards add more than emptier shards save.  For
+    large n/s a margin of ln(1/p)/2 items balances this.  A margin of one standard deviation, sqrt(n/s), and
+    ln(1/p) items keeps the mean rate below p even for shards of a few items.
     """
     if shards == 1:
         return capacity

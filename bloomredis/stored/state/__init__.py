@@ -1,1 +1,1 @@
-"""The state that an object knows of its stored filter, and the calls about its items."""
+"""An object's knowledge of its stored filter, and the calls about its items."""

@@ -1,21 +1,21 @@
-"""Stored state: what lies under a filter's keys, and whether it is still what this object knows.
+"""Stored state: the filter under a key, compared with the filter that this object knows.
 
-Every script call carries the identity that this object knows, so a loss is noticed by the very call that
-meets it, before it touches anything.
+Every script call carries the identity that this object knows.  So the first call after a loss detects the
+loss before it touches anything.
 
     state    | the next call
     ---------|----------------------------------------------------------------------------------------
     unopened | opens the filter: creates or checks it
     open     | goes to the filter that the handle names
     lost     | raises `FilterLostError`
-    telling  | opens the filter in the thread that runs the callback `on_lost`; raises in any other
+    telling  | opens the filter in the thread that runs the callback `on_lost`; raises in other threads
 
     what happens                            | unopened | open     | lost     | telling
     ----------------------------------------|----------|----------|----------|---------
-    the filter was opened, or followed      | open     | open     | open     | open
+    opened, or its newer state was accepted | open     | open     | open     | open
     the handle is dropped                   | unopened | unopened | lost     | telling
     reset(): clear() or delete() begins     | unopened | unopened | unopened | unopened
-    take(): reserve() begins                | unopened | open     | unopened | unopened
+    reopen(): reserve() begins              | unopened | open     | unopened | unopened
     a loss; on_lost="raise"                 | lost     | lost     | lost     | -
     a loss; on_lost="recreate"              | unopened | unopened | -        | -
     a loss; on_lost is a callback           | telling  | telling  | telling  | telling
@@ -23,16 +23,17 @@ meets it, before it touches anything.
     the callback returns                    | unopened | open     | -        | unopened
     the callback raises                     | lost     | lost     | -        | lost
 
-Any of these may happen in any state, since threads share an object: one notices a loss while another opens or
-clears the filter.  So what was found is accepted only if nothing has changed since it was asked for
-(`_open_by`), and a loss counts once for each handle (`lose`).  A callback that opens the filter itself lets
-all threads go on.  A sharded filter's take() is a reset() too.  Only this module and versioned.py change the
-state.
+Threads share an object, so any of these events may happen in any state: one thread may detect a loss while
+another opens or clears the filter.  So `_open_by` discards the filter that it has read if the state has
+changed meanwhile.  `report_loss` reports one loss for each handle.  If a callback opens the filter
+itself, all threads continue.  A sharded filter's reopen() is also a reset().  Only this module and
+versioned.py change the state.
 
-What a script's refusal means is in the table `RECOVERY` of each class.  MISSING, CHANGED, FOREIGN and
-WRONGTYPE are losses; but where others have begun a layer or a rebuild (CHANGED, STALE), or a layer is full or
-all have ended (FULL, ENDED), the object goes on with what continues its filter.  A layer that has vanished
-(DAMAGED) is a loss after which the filter is empty.
+The table `RECOVERY` of each class says how it handles a script's refusal.  MISSING, CHANGED, FOREIGN and
+WRONGTYPE mean a loss.  CHANGED and STALE are no loss if another client has only begun a layer or a rebuild:
+the object then continues with the filter's new state.  It also continues if a layer is full (FULL), or if all
+layers have ended (ENDED).  If a layer has vanished (DAMAGED), the filter is lost, and an empty filter
+replaces it when it is opened again.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ from bloomredis.stored.state.handle import (
     WHOLE,
     Description,
     Handle,
+    InFlight,
+    Layer,
     LayoutChanged,
-    UnderWay,
 )
 from bloomredis.stored.state.item_calls import Contains, FilterCall, Template
 
@@ -68,20 +70,20 @@ T = TypeVar("T")
 Arguments = Sequence[Part]
 
 PROBES_A_CALL: Final = 3000
-"""Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
+"""The most probes of one script: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
 
 UNBOUNDED: Final = 1 << 62
-"""More items than are ever added."""
+"""The value of `capacity_left` without a limit: more than any number of items."""
 
-_ADD, _CONTAINS = scripts.load("add"), scripts.load("contains")
-_EXPIRE: Final = scripts.load("expire", integer)
+_ADD, _CONTAINS = scripts.load_script("add"), scripts.load_script("contains")
+_EXPIRE: Final = scripts.load_script("expire", integer)
 _SHORT: Final[Mapping[str, scripts.Script[Any]]] = {
-    verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")
+    verb: scripts.load_script(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")
 }
-"""Scripts of the same verbs, whose replies have the same form."""
+"""The short scripts for the blocked layout, by verb; their replies have the same form."""
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
-"""A method that deals with a script's refusal: it returns where the call should be made again."""
+"""A method that handles a script's refusal: it returns if the call should be repeated, else it raises."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -95,34 +97,34 @@ class CallOptions(TypedDict, total=False):
 
 
 class Stored(ABC):
-    """The state under one key and what this object knows of it."""
+    """The state under one key, and this object's knowledge of it."""
 
     RECOVERY: ClassVar[Mapping[str, Recovery]] = {}
-    """For each word of a script's refusal the method that deals with it; any other word is raised."""
+    """The method that handles each word of a script's refusal; a refusal with another word is raised."""
 
     is_one_bitmap: bool = True
-    """True if all bits of an item lie in one string, so that a copy or a segment of it holds whole items."""
+    """True if the filter is one bitmap in one string: segments of bits can then be OR-ed into it."""
     has_layers: ClassVar[bool] = False
-    """True if the scripts always have to know several layers."""
+    """True if the scripts always handle several layers."""
     notices_loss: ClassVar[bool] = True
-    """True if a script refuses where the filter is missing, so that a replica may be asked."""
+    """True if scripts detect that the filter is missing; only then may a replica execute them."""
 
     template_kind: ClassVar[type[Template]] = Template
-    """The parts that all calls share which add and test items."""
+    """The class of the parts that all calls to add and test items share."""
 
-    left: int = UNBOUNDED
-    """New items until the capacity is reached, as far as this object knows."""
+    capacity_left: int = UNBOUNDED
+    """The new items until the capacity is reached, as far as this object knows."""
     only_read: str | None = None
-    """The message for a caller who would write."""
+    """The message for a caller who tries to write to a read-only filter."""
 
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name
         self.key = key
-        self.auxiliary = auxiliary_prefix(key)  # of the names of its other keys
+        self.auxiliary = auxiliary_prefix(key)  # the prefix of its other keys
         self.wait = wait
-        self.under_way = UnderWay()
-        self._lost: str | None = None  # the message, until the caller has dealt with it
-        self._changes = 0  # how often it was opened, or reset
+        self.in_flight = InFlight()
+        self._lost: str | None = None  # the message, until the caller has handled the loss
+        self._changes = 0  # the number of times it was opened or reset
         self.handle: Handle | None = None
 
     def remember(
@@ -135,20 +137,20 @@ class Stored(ABC):
         layers: int = 1,
         is_being_rebuilt: bool = False,
     ) -> Handle:
-        """Cache the verified identity and layout.
+        """Store and return the handle of a verified filter.
 
-        :param keys: the filter's key and those that every script is given behind its own.
-        :param layers: how many there are in this layout.
-        :param is_being_rebuilt: identity and layout are those of the filter and of its successor.
+        :param keys: the filter's key, then the keys that every script gets after its own.
+        :param layers: the number of layers in this layout.
+        :param is_being_rebuilt: identity and layout describe both the filter and its successor.
         """
         key, *extra = keys or (self.key,)
         self._changes += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        check, version = crc32(generation), IN_BLOCKS if isinstance(layout, Blocked) else WHOLE
+        check, variant = crc32(generation), IN_BLOCKS if isinstance(layout, Blocked) else WHOLE
         if self.has_layers or is_being_rebuilt:
-            version = LAYERED
+            variant = LAYERED
         self.handle = handle = Handle(
-            identity, layout, items, key, tuple(extra), generation, check, version, is_being_rebuilt
+            identity, layout, items, key, tuple(extra), generation, check, variant, is_being_rebuilt
         )
         self._lost = None
         return handle
@@ -158,7 +160,10 @@ class Stored(ABC):
         self.handle = None
 
     def reset(self) -> None:
-        """Drop the handle and any loss; the next call opens the filter, also one that is opening it now."""
+        """Drop the handle and any loss; the next call opens the filter.
+
+        A call that is opening the filter now begins again.
+        """
         self.handle = self._lost = None
         self._changes += 1
 
@@ -167,27 +172,27 @@ class Stored(ABC):
         """Create the filter if it is missing and parameters were given; check and remember it."""
 
     @abstractmethod
-    def take(self) -> Op[Handle]:
-        """Open it anew, whether or not it was lost; other calls go on with the known handle meanwhile."""
+    def reopen(self) -> Op[Handle]:
+        """Reopen the filter, lost or not; other calls use the known handle meanwhile."""
 
     @abstractmethod
     def current(self) -> Op[list[Description]]:
-        """Describe each layer, the newest first; a loss is noticed."""
+        """Describe each layer, the newest first; detect a loss."""
 
     @abstractmethod
     def clear(self) -> Op[None]:
-        """Empty the filter, whatever its generation; create a missing one."""
+        """Empty the filter, whatever its generation; create it if it is missing."""
 
     @abstractmethod
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete the filter, whatever its generation; True if it existed."""
+        """Delete the filter, whatever its generation; return True if it existed."""
 
     def acquire(self) -> Op[Handle]:
-        """Return the handle, opening the filter if this object has not."""
+        """Return the handle; open the filter if this object has not opened it."""
         return self.handle or (yield from self.open())
 
     def attempt(self, work: Callable[[Handle], Op[T]]) -> Op[T]:
-        """Run `work(handle)`, and again with the next handle as often as `LayoutChanged` ends it."""
+        """Run `work(handle)`; repeat it with the new handle each time that it raises `LayoutChanged`."""
         while True:
             handle = self.handle or (yield from self.open())
             try:
@@ -196,29 +201,33 @@ class Stored(ABC):
                 continue
 
     def segmented(self, handle: Handle) -> Layout | None:
-        """Return the layout of a filter to which segments of bits may be or-ed; None for other filters."""
+        """Return the layout of the bitmap into which segments may be OR-ed; None if there is none."""
         return handle.bitmap if self.is_one_bitmap and not handle.is_being_rebuilt else None
 
+    def recorded_layers(self, handle: Handle) -> Sequence[Layer]:  # noqa: ARG002 - most filters have no record
+        """Return the recorded layers, the newest first; an empty sequence for a filter without a record."""
+        return ()
+
     def check_writable(self) -> None:
-        """Raise `TypeError` if the filter is only read."""
+        """Raise `TypeError` if the filter is read-only."""
         if self.only_read:
             raise TypeError(self.only_read)
 
-    def script(self, script: scripts.Script[R], version: int) -> scripts.Script[R]:
-        """Return a script in the version of a handle; there is a short one of some verbs only."""
-        if version == LAYERED:
-            return scripts.load(script.verb, script.form, layered=True)
-        return _SHORT.get(script.verb, script) if version == IN_BLOCKS else script
+    def script(self, script: scripts.Script[R], variant: int) -> scripts.Script[R]:
+        """Return a script in the variant of a handle; only some verbs have a short variant."""
+        if variant == LAYERED:
+            return scripts.load_script(script.verb, script.form, layered=True)
+        return _SHORT.get(script.verb, script) if variant == IN_BLOCKS else script
 
     def template(
         self, handle: Handle, change: scripts.Script[Reply] = _ADD, *, replicas: bool = False
     ) -> Template:
         """Return the parts that all calls about a handle share.
 
-        :param change: the script of adds, or another one that changes items as that does.
-        :param replicas: a test may be answered by a replica.
+        :param change: the script of adds, or another script with the same keys and arguments.
+        :param replicas: a replica may execute tests.
         """
-        change, contains = (self.script(each, handle.version) for each in (change, _CONTAINS))
+        change, contains = (self.script(each, handle.script_variant) for each in (change, _CONTAINS))
         by_replica = replicas and self.notices_loss
         return self.template_kind(
             handle, change, contains, self.wait, by_replica=by_replica, ends_early=not self.is_one_bitmap
@@ -239,17 +248,17 @@ class Stored(ABC):
     ) -> FilterCall[R]:
         """Return a call of a script on the filter that `handle` names.
 
-        :param reads: it only reads, and so waits for no replica.
-        :param replicas: one that reads may be executed by a replica.
-        :param again: it may be sent again where it is not known whether it was executed.
-        :param earlier: it is about an earlier call, which only the whole script knows.
+        :param reads: the call only reads, so it waits for no replica.
+        :param replicas: a replica may execute the call if it only reads.
+        :param again: the call may be retried after a lost reply.
+        :param earlier: the call asks about an earlier call, which the short script cannot do.
         """
         if not reads:
             self.check_writable()
-        version = self.script(script, WHOLE if earlier and handle.version == IN_BLOCKS else handle.version)
+        variant = WHOLE if earlier and handle.script_variant == IN_BLOCKS else handle.script_variant
         anywhere = reads and replicas and self.notices_loss
         wait = None if reads else self.wait
-        return kind(version, handle, keys, arguments, wait, reads=anywhere, again=again)
+        return kind(self.script(script, variant), handle, keys, arguments, wait, reads=anywhere, again=again)
 
     def run(
         self,
@@ -259,20 +268,19 @@ class Stored(ABC):
         keys: Sequence[bytes] = (),
         **options: Unpack[CallOptions],
     ) -> Op[R]:
-        """Run a script on the filter that `handle` names; raise what `answered` raises."""
+        """Run a script on the filter that `handle` names; raise the same errors as `answered`."""
         call: FilterCall[R] = self.call(script, handle, arguments, keys, **options)
-        outcome: Reply
         try:
-            outcome = yield call
+            return call.said((yield call))
         except Exception as error:
-            outcome = error
-        return (yield from self.answered(call, handle, outcome))
+            failed = error
+        return (yield from self.answered(call, handle, failed))
 
     def answered(self, call: ScriptCall[R], handle: Handle, outcome: Outcome) -> Op[R]:
-        """Return what the reply says to a call that was made on the filter that `handle` names.
+        """Return the value of the reply to a call on the filter that `handle` names; handle a refusal.
 
-        :param outcome: the reply or the error of its first sending.
-        :raises LayoutChanged: the filter is another one by now; the object has caught up.
+        :param outcome: the reply or error of the first attempt.
+        :raises LayoutChanged: the stored filter changed; this object knows the new one.
         """
         try:
             return (yield from answered(call, outcome))
@@ -282,7 +290,7 @@ class Stored(ABC):
         raise LayoutChanged
 
     def test(self, template: Template, items: Encoded, packed: bytes) -> Op[list[bool]]:
-        """Test packed items by one call; raise what `answered` raises."""
+        """Test packed items by one call; raise the same errors as `answered`."""
         call = template.test_of(items, packed)
         outcome: Reply
         try:
@@ -292,12 +300,12 @@ class Stored(ABC):
         return (yield from self.tested(call, outcome, len(items)))
 
     def tested(self, call: Contains, outcome: Reply, count: int) -> Op[list[bool]]:
-        """Return the answers to so many items in the outcome of a call that tests them."""
+        """Return the `count` answers in the outcome of a test."""
         reply = yield from self.answered(call, call.template.handle, outcome)
         return flags_of(checked(reply, count, count))
 
     def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        """Deal with a refusal by `RECOVERY`, unless the object has moved on from that handle meanwhile."""
+        """Handle a refusal by `RECOVERY`, unless this object has another handle by now."""
         recovery = self.RECOVERY.get(refusal.word)
         if recovery is None:
             raise refusal
@@ -305,13 +313,13 @@ class Stored(ABC):
             yield from recovery(self, refusal, handle)
 
     def expire(self, ttl: int) -> Op[None]:
-        """Let everything that is stored expire in `ttl` ms."""
+        """Let all keys of the filter expire in `ttl` ms."""
         yield from self.attempt(lambda handle: self.run(_EXPIRE, handle, [ttl]))
 
     def explained(self, refusal: Refusal) -> BloomError:
         """Return the public error for a caller who has not used the filter before."""
         if replies.is_used_by_clone(refusal):
-            return refusal  # the call is made in another one
+            return refusal  # `in_session` repeats the call in another session
         if refusal.word == replies.MISSING:
             return FilterNotFoundError(
                 f"there is no filter {self.name!r}; give capacity and error_rate to create it"
@@ -320,5 +328,5 @@ class Stored(ABC):
 
 
 def taken(name: str) -> FilterMismatchError:
-    """Return the error for a name that exists."""
+    """Return the error for a name that is in use."""
     return FilterMismatchError(f"{name!r} exists already; delete it first, or use another name")

@@ -1,4 +1,4 @@
-"""Calls that claim items and commit their claims; one script can do what several of them do."""
+"""Calls that claim items and commit claims; one script call can merge several of them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from bloomredis.stored.state.item_calls import FilterCall
 OWNER_BYTES: Final = 16
 
 MOST_CLAIMS: Final = 200
-"""Claims in one script: each costs it some ten commands."""
+"""The most claims in one script; each takes some ten commands."""
 
 _COMMITS: Final = re.compile(r"[012-]+")
 
 
 class _ClaimsCall(FilterCall[Reply], Mergeable):
-    """A call about claims: its keys begin with theirs, and its arguments with their packed items."""
+    """A call about claims: its keys begin with the claims' keys, its arguments with the packed items."""
 
     __slots__ = ()
 
     @property
     def group(self) -> Hashable:
-        """The property that all calls of a group share; None for a call that waits for replicas."""
+        """The value that all calls of a group share; None for a call that waits for replicas."""
         if self.wait is not None:
             return None
         return self.script.sha, id(self.handle), self.again, self.server, *self._of_all
 
     @property
     def _of_all(self) -> Sequence[Hashable]:
-        """The arguments that are those of each claim."""
+        """The arguments that all claims of a merged call must share."""
         return ()
 
     @property
@@ -46,7 +46,7 @@ class _ClaimsCall(FilterCall[Reply], Mergeable):
 
     @property
     def most(self) -> int:
-        """Limit of claims in one script."""
+        """The limit of claims in one script."""
         return min(MOST_CLAIMS, self.handle.items)
 
     def _made(self, keys: list[bytes], arguments: list[Part]) -> Self:
@@ -56,7 +56,7 @@ class _ClaimsCall(FilterCall[Reply], Mergeable):
 
 
 class ClaimCall(_ClaimsCall):
-    """Claims; the arguments are the packed items, the lease and the owners."""
+    """A call that claims items; its arguments are the packed items, the lease and the owners."""
 
     __slots__ = ()
 
@@ -80,9 +80,10 @@ class ClaimCall(_ClaimsCall):
 
 
 class CommitCall(_ClaimsCall):
-    """Commits of claims; behind the keys of the claims are the receipts, if the commits have lanes.
+    """A call that commits claims; its arguments are the packed items and the owners.
 
-    The arguments are the packed items, the owners, and with lanes the number of each commit in its lane.
+    If the commits have sessions, the keys of their receipts follow the keys of the claims, and the names of
+    their calls follow the owners.
     """
 
     __slots__ = ()
@@ -91,7 +92,7 @@ class CommitCall(_ClaimsCall):
     def names(self) -> Sequence[bytes]:
         """The keys of the claims."""
         numbers = len(self.arguments) - 2
-        return self.keys[: len(self.keys) - numbers]  # there is one behind them for each
+        return self.keys[: len(self.keys) - numbers]  # each call's name has a receipt's key
 
     def joined(self, calls: Sequence[Self]) -> Self:
         """Return one call that makes all these commits."""
@@ -101,13 +102,13 @@ class CommitCall(_ClaimsCall):
         return self._made([*claims, *receipts], [b"".join(packed), b"".join(owners), *chain(*numbers)])
 
     def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[int | Refusal]:
-        """Yield the reply to each of the calls, which have one commit each."""
+        """Yield the reply to each of the calls; each has one commit."""
         text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
         if not isinstance(text, str) or not _COMMITS.fullmatch(text) or len(text) > len(calls):
             raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {len(calls)} commits")
         for answer in text.ljust(len(calls)):
             if answer == "-":
-                yield Refusal(replies.LANE, "the lane has gone on since this call")
+                yield Refusal(replies.LANE, "the session has gone on since this call")
             elif answer == " ":
                 yield Refusal(replies.FULL, "the newest layer has no room for new items")
             else:

@@ -1,6 +1,7 @@
-"""The calls that add and test items: as data, and as the bytes that are sent.
+"""The calls that add and test items: as data, and as bytes for the wire.
 
-All but the lane, its call and the items is the same in the calls about one handle, so that is packed once.
+The calls about one handle differ only in the session, its call and the items.  All other parts are encoded
+once.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.protocol import clock
-from bloomredis.protocol.calls import ScriptCall, Wait, beginning, confirmed, parts
-from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane
+from bloomredis.protocol.calls import ScriptCall, Wait, as_sent, confirmed, framed, packed
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Session
 from bloomredis.protocol.replies import Flags, checked, is_answer
 from bloomredis.protocol.scripts import Script
 from bloomredis.protocol.steps import Call, Command, Part, Reply, Wire
@@ -28,8 +29,8 @@ _number: Final = int.from_bytes
 class FilterCall(ScriptCall[R]):
     """A call of a script on the filter that a handle names.
 
-    :param keys: those besides the filter's own.
-    :param arguments: those behind the identity.
+    :param keys: the keys besides the filter's own.
+    :param arguments: the arguments after the identity.
     """
 
     __slots__ = ("arguments", "handle", "keys")
@@ -69,19 +70,22 @@ class FilterCall(ScriptCall[R]):
 
     @property
     def commands(self) -> list[Command]:  # type: ignore[override]
-        """The commands, which are sent together."""
+        """The commands, sent together."""
         return confirmed(("EVALSHA", self.script.sha, *self.tail), self.wait)
 
     def wire(self) -> Wire | None:
-        """Return the command as it is sent, in one piece, and the number of replies."""
+        """Return the encoded command in one piece and the number of replies."""
         if self.wait is not None:
             return None
-        keys, arguments = self.keys, self.arguments
-        return [self.handle.frame(self.script, len(keys), len(arguments)).wire(keys, arguments)], 1
+        frame = self.handle.frame(self.script, len(self.keys), len(self.arguments))
+        sized: list[int | bytes] = []
+        for part in (*self.keys, *map(as_sent, self.arguments)):
+            sized += len(part), part
+        return [frame % tuple(sized)], 1
 
 
 class ItemCall(ScriptCall[Reply]):
-    """A call of a script about items of one filter, whose commands are made where they are asked for."""
+    """A call of a script about items of one filter; its commands are built on each access."""
 
     __slots__ = ("packed", "template")
     text, server = "", ()
@@ -91,42 +95,42 @@ class ItemCall(ScriptCall[Reply]):
         self.packed = packed
 
     @property
-    def commands(self) -> list[Command]:  # type: ignore[override]  # made where it is asked for
-        """The commands, which are sent together."""
+    def commands(self) -> list[Command]:  # type: ignore[override]  # built on each access
+        """The commands, sent together."""
         return confirmed(("EVALSHA", self.script.sha, *self.tail), self.wait)
 
 
 class Add(ItemCall):
-    """A change of packed items; with a lane, by the last call of that.
+    """A change of packed items, as the last call of a session if it has one.
 
-    :ivar items: the items, encoded.
-    :ivar sent: the time at which it is first sent.
+    :ivar items: the encoded items.
+    :ivar sent: the time of the first attempt.
     """
 
-    __slots__ = ("items", "lane", "sent")
+    __slots__ = ("items", "sent", "session")
 
     def __init__(
-        self, template: Template, packed: bytes, lane: Lane | None, items: Encoded, sent: float
+        self, template: Template, packed: bytes, session: Session | None, items: Encoded, sent: float
     ) -> None:
         self.template = template
         self.packed = packed
-        self.lane = lane
+        self.session = session
         self.items = items
         self.sent = sent
 
     @property
     def again(self) -> bool:  # type: ignore[override]
-        """True if it may be sent again where it is not known whether it was executed."""
-        return self.lane is not None
+        """True if the call may be retried after a lost reply."""
+        return self.session is not None
 
     @property
     def is_single(self) -> bool:  # type: ignore[override]
-        """True if its answer is one reply."""
+        """True if the answer is one reply."""
         return self.wait is None
 
     @property
     def wait(self) -> Wait | None:  # type: ignore[override]
-        """The replicas that must confirm it."""
+        """The replicas that must confirm the change."""
         return self.template.wait
 
     @property
@@ -137,34 +141,32 @@ class Add(ItemCall):
     @property
     def tail(self) -> Command:  # type: ignore[override]
         """The keys and arguments."""
-        lane = self.lane
-        if lane is None:
+        session = self.session
+        if session is None:
             return self.template.handle.tail((), (self.packed,))
-        return self.template.handle.tail((lane.key,), (self.packed, lane.call))
+        return self.template.handle.tail((session.key,), (self.packed, session.call))
 
     def wire(self) -> Wire | None:
-        """Return the command as it is sent, in one piece, and the number of replies."""
-        template, packed, lane = self.template, self.packed, self.lane
-        if lane is None or template.wait is not None:
+        """Return the encoded command in one piece and the number of replies."""
+        template, packed, session = self.template, self.packed, self.session
+        if session is None or template.wait is not None:
             return None
-        call = lane.call
-        wire = b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            *(template.before_lane, lane.wire, template.behind_lane),
-            *(len(packed), packed, len(call), call.encode()),
-        )
-        return [wire], 1
+        key, call = session.key, session.call
+        return [template.add % (len(key), key, len(packed), packed, len(call), call.encode())], 1
 
     def is_plain(self, reply: object) -> TypeGuard[Flags]:
-        """Return whether a reply needs no closer look: the answers of all items, in time."""
+        """Return whether a reply answers all items and came before the receipt may have expired."""
+        if reply == 1 == len(self.items):  # "new" is certain however late it comes
+            return True
         return is_answer(reply, *self._lengths) and clock.now() - self.sent <= RECEIPT_SECONDS
 
     def checked(self, reply: Reply) -> Flags:
-        """Return a reply; `ConnectionFailedError` for what is said in the place of answers."""
+        """Return a reply; `ConnectionFailedError` if it has another form or length."""
         return checked(reply, *self._lengths)
 
     @property
     def _lengths(self) -> tuple[int, int]:
-        """The most and the fewest answers in a reply."""
+        """The largest and smallest number of answers in a reply."""
         count = len(self.items)
         return count, 1 if self.template.ends_early else count
 
@@ -187,26 +189,26 @@ class Contains(ItemCall):
 
     @property
     def text(self) -> str:  # type: ignore[override]
-        """The script, where a replica may execute it."""
+        """The script's text if a replica may execute it, else ''."""
         return self.template.text
 
     def wire(self) -> Wire | None:
-        """Return the command as it is sent, in one piece, and the number of replies."""
-        template, packed = self.template, self.packed
-        return [b"%b$%d\r\n%b\r\n" % (template.before_items, len(packed), packed)], 1
+        """Return the encoded command in one piece and the number of replies."""
+        packed = self.packed
+        return [self.template.test % (len(packed), packed)], 1
 
-    def found(self, reply: Reply) -> bool | None:
-        """Return the answer to one item in a reply; None where that has to be looked at closely."""
+    def answer_in(self, reply: Reply) -> bool | None:
+        """Return the answer to one item in a reply; None if the reply needs to be checked."""
         return bool(reply) if reply in (0, 1) else None
 
 
 class ContainsByReading(Call):
-    """A test without a script: the item's blocks are read, and then the identity.
+    """A test without a script: read the item's blocks, then the identity.
 
-    No script is needed for one answer: as long as a filter has its identity its bits are only ever set.  So
-    blocks that were read before the identity was found unchanged are those of this filter, and what they say
-    was true when the first block that lacks a bit was read, or the last.  (A key that was moved away and back
-    between two commands of one sending would not be noticed.)
+    One answer needs no script, since no bit of a filter is ever unset while the filter keeps its identity.
+    If the identity is unchanged after the blocks were read, the blocks belong to this filter.  The answer was
+    true when the first block without one of the item's bits was read, or else when the last block was read.
+    (The test cannot detect a key that is moved away and back between two commands of one pipeline.)
     """
 
     __slots__ = ("masks", "template")
@@ -218,23 +220,23 @@ class ContainsByReading(Call):
 
     @property
     def commands(self) -> list[Command]:  # type: ignore[override]
-        """The commands, which are sent together."""
+        """The commands, sent together."""
         key, size = self.template.handle.key, self.template.block_bytes
         firsts = [HEADER_BYTES + number * size for number, _ in self.masks]
         return [*(("GETRANGE", key, first, first + size - 1) for first in firsts), _read_identity(key)]
 
     def wire(self) -> Wire:
-        """Return the commands as they are sent, in one piece, and the number of replies."""
+        """Return the encoded commands in one piece and the number of replies."""
         template = self.template
         wire, size = b"", template.block_bytes
         for number, _ in self.masks:
             first = HEADER_BYTES + number * size
             start, stop = b"%d" % first, b"%d" % (first + size - 1)
-            wire += b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (template.bounds, len(start), start, len(stop), stop)
+            wire += template.read_block % (len(start), start, len(stop), stop)
         return [wire + template.read_identity], len(self.masks) + 1
 
-    def found(self, reply: Sequence[Reply]) -> bool | None:
-        """Return the answer in the replies; None without any, or if the filter is another or too short."""
+    def answer_in(self, reply: Sequence[Reply]) -> bool | None:
+        """Return the answer in the replies; None without replies or if the filter is another or too short."""
         template = self.template
         if not reply or reply[-1] != template.handle.identity:
             return None
@@ -251,12 +253,12 @@ def _read_identity(key: bytes) -> Command:
 
 
 class Template:
-    """The parts that all calls about one handle share, as they are sent.
+    """The parts that all calls about one handle share, already encoded.
 
-    :param change: the script of adds, or another one that changes items as that does.
+    :param change: the script of adds, or another script with the same keys and arguments.
     :param wait: replicas must confirm a change.
-    :param by_replica: a replica may execute the tests.
-    :param ends_early: a reply to an add may end before the last item, where the filter has to grow.
+    :param by_replica: a replica may execute tests.
+    :param ends_early: the reply to an add may end before the last item because the filter has to grow.
     """
 
     def __init__(
@@ -275,23 +277,20 @@ class Template:
         self.contains = contains
         self.wait = wait
         self.text = contains.text if by_replica else ""
-        add = ("EVALSHA", change.sha, *handle.tail((b"",), (b"", "")))
-        test = ("EVALSHA", contains.sha, *handle.tail((), (b"",)))
-        self.before_lane = beginning(add[:4], more=len(add) - 4)
-        self.behind_lane = parts(add[5:-2])  # up to the items
-        self.before_items = beginning(test[:-1], more=1)
+        self.add = handle.frame(change, 1, 2)  # the session; the items, and the call
+        self.test = handle.frame(contains, 0, 1)
         self.pack = handle.layout.pack_one
-        self.masks: Callable[[bytes], Sequence[tuple[int, int]]] | None = None  # if blocks may be read
+        self.masks: Callable[[bytes], Sequence[tuple[int, int]]] | None = None  # None: tests need the script
         self.block_bytes = 0
-        if isinstance(handle.layout, Blocked) and handle.version == IN_BLOCKS:
+        if isinstance(handle.layout, Blocked) and handle.script_variant == IN_BLOCKS:
             self.masks, self.block_bytes = handle.layout.masks, handle.layout.block_bytes
-            self.bounds = beginning(("GETRANGE", handle.key), more=2)
-            self.read_identity = beginning(_read_identity(handle.key), more=0)
+            self.read_block = framed(("GETRANGE", handle.key, 0, 0), (2, 3))
+            self.read_identity = packed(_read_identity(handle.key))
 
     def test_of_one(self, item: bytes) -> Contains:
         """Return the call that tests an item."""
         return Contains(self, self.pack(item))
 
-    def test_of(self, items: Encoded, packed: bytes) -> Contains:  # noqa: ARG002 - as the module's
+    def test_of(self, items: Encoded, packed: bytes) -> Contains:  # noqa: ARG002 - `ModuleTemplate` needs them
         """Return the call that tests packed items."""
         return Contains(self, packed)

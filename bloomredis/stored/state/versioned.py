@@ -1,4 +1,4 @@
-"""Stored state with a generation: a loss is noticed, once, and `on_lost` decides what comes of it."""
+"""Stored state with a generation: a loss is detected and reported once, as `on_lost` says."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _log = logging.getLogger("bloomredis")
 
 
 class Versioned(Stored, Generic[Found]):
-    """Stored state with a generation: eviction, expiry and replacement are detected.
+    """Stored state with a generation, which detects eviction, expiry and replacement.
 
-    `Found` is what is known of a filter that was found.
+    `Found` is the type of a stored filter's checked parameters.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class Versioned(Stored, Generic[Found]):
     @property
     @abstractmethod
     def called(self) -> str:
-        """Name of the public class."""
+        """The name of the public class."""
 
     @abstractmethod
     def _find(self) -> Op[Found]:
-        """Create the filter if it is missing and parameters were given; return what is stored, checked."""
+        """Create the filter if it is missing and parameters were given; check and return its parameters."""
 
     @abstractmethod
     def _accept(self, found: Found) -> Handle:
-        """Remember what is stored."""
+        """Remember the stored filter and return its handle."""
 
     def _check_ttl(self, left: int) -> None:
-        """Warn if what is stored never expires though this object would have made it expire.
+        """Warn if the stored filter never expires although this object was given a `ttl`.
 
-        :param left: ms, as PTTL replies.
+        :param left: the reply of PTTL, in ms.
         """
         if self._ttl and left == NO_TTL:
             _log.warning(
@@ -74,26 +74,28 @@ class Versioned(Stored, Generic[Found]):
     def open(self) -> Op[Handle]:
         """Create the filter if it is missing and parameters were given; check and remember it.
 
-        What another call of this object has opened meanwhile stands: if it is another filter, that is a loss.
+        If another call of this object has opened the filter meanwhile, return that call's handle.  If that
+        filter was replaced since, the next call detects the loss.
         """
         return self._open_by(self._find, stands=True)
 
-    def take(self) -> Op[Handle]:
+    def reopen(self) -> Op[Handle]:
         return self._open_by(self._find, stands=False)
 
     def _go_on_with(self, found: Found, since: int) -> Op[None]:
-        """Remember the filter as a call has emptied it; look again if another call has opened it since."""
+        """Remember a filter that a call has emptied; reopen it if another call has opened it since."""
         if self._changes == since:
             self._accept(found)
         else:
             self.reset()
-            yield from self.take()
+            yield from self.reopen()
 
     def _open_by(self, find: Callable[[], Op[Found]], *, stands: bool) -> Op[Handle]:
-        """Accept what `find` returns.
+        """Accept the filter that `find` returns.
 
-        :param stands: a loss is raised, and what another call has opened meanwhile stands.  Else either may
-            have seen the older filter: it is asked again.
+        :param stands: raise a loss, and return the handle of a call that has opened the filter meanwhile.
+            Otherwise drop the loss, and repeat `find` after such a call, since either may have seen the older
+            filter.
         """
         if not stands:
             self._lost = None
@@ -101,7 +103,7 @@ class Versioned(Stored, Generic[Found]):
             self._check_lost()
             since = self._changes
             found = yield from find()
-            self._check_lost()  # it may have been noticed since, and what was read be older
+            self._check_lost()  # another call may have detected a loss since, and `found` be older
             if self._changes == since:
                 return self._accept(found)
             if stands and self.handle is not None:
@@ -114,7 +116,7 @@ class Versioned(Stored, Generic[Found]):
         wait: Wait | None = None,
         keys: Sequence[bytes] = (),
     ) -> Op[R]:
-        """Run a script that may be sent again; a refusal is explained as to a new caller."""
+        """Run a script that is safe to retry; raise the public error for a refusal."""
         try:
             return (yield from call(script, keys or [self.key], arguments, wait))
         except Refusal as refusal:
@@ -125,7 +127,7 @@ class Versioned(Stored, Generic[Found]):
     def _as_known(
         self, script: scripts.Script[R], keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
     ) -> Op[R | None]:
-        """Run a script that compares an identity; None if another generation is stored by now, or nothing."""
+        """Run a script that compares an identity; return None if the filter has vanished or was replaced."""
         try:
             return (yield from call(script, keys, arguments, self.wait, again=again))
         except Refusal as refusal:
@@ -134,10 +136,10 @@ class Versioned(Stored, Generic[Found]):
             return None
 
     def _watched(self, look: Callable[[Handle], Op[T]]) -> Op[T]:
-        """Look at what is stored, beside a known handle; a loss is noticed.
+        """Return `look(handle)`, which reads the stored filter; detect a loss and repeat.
 
         :param look: raises a `Refusal` for another filter, as a script does, and `FilterLostError` for an
-            older state of this one.
+            older state of the same filter.
         """
         while True:
             handle = yield from self.acquire()
@@ -146,71 +148,78 @@ class Versioned(Stored, Generic[Found]):
             except Refusal as refusal:
                 met = refusal
             except (FilterNotFoundError, FilterMismatchError, FilterLostError) as error:
-                if self.handle is handle:  # else another call has dealt with it meanwhile
-                    yield from self._reopen(str(error), handle)
+                if self.handle is handle:  # otherwise another call has handled the loss meanwhile
+                    is_gone = isinstance(error, FilterNotFoundError)
+                    yield from self._notice_loss(
+                        self.loss(replies.MISSING) if is_gone else str(error), handle
+                    )
                 continue
             yield from self._recover(met, handle)
 
-    def _reopen(self, what: str, handle: Handle) -> Op[None]:
-        """Notice a loss, once a handle."""
-        self.lose(what, handle)
-        yield from ()  # a generator, as in other kinds
+    def _notice_loss(self, what: str, handle: Handle) -> Op[None]:
+        """Handle a loss that was detected with this handle."""
+        self.report_loss(what, handle)
+        yield from ()  # which makes this a generator, as in subclasses
 
     def _check_lost(self) -> None:
-        if self._lost and self.under_way.told_by != get_ident():
+        if self._lost and self.in_flight.callback_thread != get_ident():
             raise FilterLostError(self._lost)
 
-    def lose(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
-        """Notice a loss, once a handle: raise `FilterLostError` or forget the handle, as `on_lost` says.
+    def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
+        """Report a loss, once for each handle: raise `FilterLostError` or drop the handle, as `on_lost` says.
 
-        :param damaged: what is there now is of no use.
+        :param damaged: the stored filter is unusable and must be cleared.
         """
         if next(handle.losses) == 0:
-            self._tell(what, damaged=damaged)
+            self._apply_on_lost(what, damaged=damaged)
 
-    def _tell(self, what: str, *, damaged: bool = False) -> None:
-        if self.under_way.emptied_by:
+    def _apply_on_lost(self, what: str, *, damaged: bool = False, used: bool = True) -> None:
+        """Raise, call the callback or log a warning, as `on_lost` says.
+
+        :param used: this object had used the lost filter.
+        """
+        if self.in_flight.clears:
             self.handle = None
             return
-        since = "" if damaged else " since this object first used it"
+        since = " since this object first used it" if used and not damaged else ""
         message = f"{what}{since}; what was added before is forgotten"
-        # Noted before the handle is dropped: a thread that finds neither would go on with what is there now.
+        # Set `_lost` before the handle is dropped: a thread that saw neither would open the new filter.
         if self._on_lost == "raise":
             way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
             self._lost = lost = f"{message}. {way_out} clear() to start empty"
             self.handle = None
             raise FilterLostError(lost)
         if callable(self._on_lost):
-            self.under_way.told_by = get_ident()
-            self._lost = message  # who else uses it meanwhile is refused
+            self.in_flight.callback_thread = get_ident()
+            self._lost = message  # other threads are refused meanwhile
             self.handle = None
             try:
                 self._on_lost(FilterLostError(message))
             except BaseException:
-                self.handle, self._lost = None, message  # until the caller deals with it
+                self.handle, self._lost = None, message  # until the caller handles the loss
                 raise
             finally:
-                self.under_way.told_by = 0
+                self.in_flight.callback_thread = 0
             self._lost = None
         else:
             self.handle = None
         _log.warning("%s; going on with what is there now, or a new one", message)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        return self._reopen(self.loss(refusal.word), handle)
+        return self._notice_loss(self.loss(refusal.word), handle)
 
     def loss(self, word: str) -> str:
-        """Say what a script's refusal means for a filter that was in use."""
+        """Return the message for a script's refusal on a filter that was in use."""
         return _LOSSES[word].format(self.name)
 
     def older(self, counted: int) -> str:
-        """Say what a count means that is smaller than one that was seen."""
+        """Return the message for a count that is smaller than a count seen before."""
         return f"{self.name!r} was replaced by an older copy: it had counted {counted} items"
 
     RECOVERY = dict.fromkeys(_LOSSES, _recover_loss)
 
     def compare(self, found: dict[str, object], wanted: dict[str, object]) -> None:
-        """Raise `FilterMismatchError` for the first parameter that is not as wanted."""
+        """Raise `FilterMismatchError` for the first parameter that differs from the wanted value."""
         for parameter, value in wanted.items():
             if found[parameter] != value:
                 raise FilterMismatchError(

@@ -1,4 +1,4 @@
-"""A cluster of the server whose turn it is."""
+"""The cluster of one server, which changes from run to run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.support.servers import binaries
 
 @pytest.fixture(scope="session")
 def formed(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster, which all tests share."""
+    """A cluster that all tests share."""
     with started(binaries()[request.param]) as made:
         yield made
 
 
 @pytest.fixture
 def nodes(formed: Cluster) -> Cluster:
-    """The cluster, empty, with no script known and nothing counted."""
+    """The cluster, emptied of keys, scripts and statistics."""
     for node in formed.primaries():
         node.ask("FLUSHALL")
     for node in formed.nodes:

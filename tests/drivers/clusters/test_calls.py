@@ -28,7 +28,7 @@ NAMES = ["seen", "tag{ged}", "{ged}"]
 
 
 def test_a_name_whose_keys_would_be_apart(cluster_client: Any, bloom: Any) -> None:
-    """It is refused before anything is written, whoever makes the filter; other servers take it."""
+    """A cluster refuses such a name before any write, for every class; single servers accept it."""
     for name in ("a}b", "{}a"):
         for kind in ("BloomFilter", "ScalingBloomFilter"):
             with pytest.raises(ValueError, match="no '}' before its hash tag"):
@@ -39,7 +39,7 @@ def test_a_name_whose_keys_would_be_apart(cluster_client: Any, bloom: Any) -> No
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_call(cluster_client: Any, bloom: Any, name: str, options: dict[str, Any]) -> None:
-    """All of a filter's keys lie in one slot, whatever its name is."""
+    """All keys of a filter lie in one slot, whatever its name."""
     f = bloom(cluster_client, name, **SMALL, **options)
     f.reserve()
     assert f.add_many(["a", "b", "a"]) == [True, True, False]
@@ -60,7 +60,7 @@ def test_every_call(cluster_client: Any, bloom: Any, name: str, options: dict[st
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rebuild(cluster_client: Any, bloom: Any, name: str, options: dict[str, Any]) -> None:
-    """The successor lies in the slot of the filter, and so does all that belongs to it."""
+    """The successor and all its keys lie in the slot of the filter."""
     f, other = (bloom(cluster_client, name, **SMALL, **options) for _ in range(2))
     other.add_many(["old", "kept"])
     with f.rebuild(capacity=5000) as new:
@@ -74,7 +74,7 @@ def test_a_rebuild(cluster_client: Any, bloom: Any, name: str, options: dict[str
 
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
 def test_claims(cluster_client: Any, bloom: Any, options: dict[str, Any]) -> None:
-    """A claim's key lies beside the filter."""
+    """A claim's key lies in the filter's slot."""
     ours, theirs = (bloom(cluster_client, "tag{ged}", **SMALL, **options) for _ in range(2))
     claims = ours.claim_many(["a", "b", "c"])
     assert [claim.state for claim in claims] == ["claimed"] * 3
@@ -91,7 +91,7 @@ def test_claims(cluster_client: Any, bloom: Any, options: dict[str, Any]) -> Non
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
 @pytest.mark.parametrize("kind", ["BloomFilter", "ShardedBloomFilter"])
 def test_batches_of_claims(cluster_client: Any, bloom: Any, kind: str, options: dict[str, Any]) -> None:
-    """Their claims may lie on all nodes; each has its outcome."""
+    """Claims of a batch may lie on all nodes; each gets its own outcome."""
     ours, theirs = (bloom(cluster_client, "seen", kind=kind, **SMALL, **options) for _ in range(2))
     claims = ours.claim_many(range(60), owner="rank 7")
     assert ours.extend_many(claims, 60) == ["claimed"] * 60
@@ -102,7 +102,7 @@ def test_batches_of_claims(cluster_client: Any, bloom: Any, kind: str, options: 
 
 
 def test_a_claim_is_renewed_on_a_cluster(cluster_client: Any) -> None:
-    """For as long as its block takes, and a token names it elsewhere."""
+    """A claim is renewed while its block runs, and its token can be used elsewhere."""
     f = BloomFilter(cluster_client, "seen", **SMALL)
     with f.claim("a", 6, renew=True) as claim:
         key = f"{{seen}}:claim:{hash_bytes('a').hex()}"
@@ -114,7 +114,7 @@ def test_a_claim_is_renewed_on_a_cluster(cluster_client: Any) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
 def test_large_batches_and_loads(nodes: Cluster, options: dict[str, Any]) -> None:
-    """Its bits are read as they are by clients that decode replies."""
+    """Clients that decode replies read the filter's bits correctly too."""
 
     async def main() -> list[bool]:
         async with redis.asyncio.RedisCluster(**nodes.at, decode_responses=True) as client:
@@ -130,7 +130,7 @@ def test_large_batches_and_loads(nodes: Cluster, options: dict[str, Any]) -> Non
 
 
 def test_a_pipeline(cluster_client: Any) -> None:
-    """Queued calls of two filters are answered at their places, also when the scripts were flushed."""
+    """Queued calls of two filters get their results in order, even after SCRIPT FLUSH."""
     filters = [BloomFilter(cluster_client, name, **SMALL) for name in NAMES[:2]]
     for round_ in range(2):
         cluster_client.script_flush()
@@ -141,7 +141,7 @@ def test_a_pipeline(cluster_client: Any) -> None:
 
 
 def test_the_asyncio_client(nodes: Cluster) -> None:
-    """Calls share round trips, and a pipeline is answered."""
+    """Calls of tasks share round trips, and a pipeline works."""
 
     async def main() -> None:
         async with redis.asyncio.RedisCluster(**nodes.at) as client:
@@ -159,9 +159,9 @@ def test_the_asyncio_client(nodes: Cluster) -> None:
 @pytest.mark.parametrize("kind", ["ScalingBloomFilter", "RotatingBloomFilter", "CountingBloomFilter"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind(cluster_client: Any, bloom: Any, name: str, kind: str, options: dict[str, Any]) -> None:
-    """All keys of a filter lie in one slot, those of its layers too."""
+    """All keys of a filter lie in one slot, including those of its layers."""
     own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
-    capacity = 1000 if kind.startswith("Counting") else 100  # the others get several layers
+    capacity = 1000 if kind.startswith("Counting") else 100  # the other kinds get several layers
     f = bloom(cluster_client, name, kind=kind, capacity=capacity, error_rate=1e-9, **own, **options)
     assert f.add_many(range(350)) == [True] * 350
     other = bloom.open(cluster_client, name, kind=kind)
@@ -179,7 +179,7 @@ def test_every_kind(cluster_client: Any, bloom: Any, name: str, kind: str, optio
 
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
 def test_a_sharded_filter(cluster_client: Any, bloom: Any, options: dict[str, Any]) -> None:
-    """Its shards are spread over the nodes; all calls work, and a shard that is lost is noticed."""
+    """The shards are spread over the nodes; all calls work, and the loss of a shard is detected."""
     f = bloom.sharded(cluster_client, "seen", capacity=1000, error_rate=1e-9, **options)
     assert f.add_many([*range(300), 0]) == [True] * 300 + [False]
     assert [f.add(5), f.add(1000), 1000 in f] == [False, True, True]
@@ -203,7 +203,7 @@ def test_a_sharded_filter(cluster_client: Any, bloom: Any, options: dict[str, An
 
 
 def test_a_batch_goes_to_all_nodes_at_once(nodes: Cluster, cluster_client: Any) -> None:
-    """Over 16 shards on three nodes it is one round trip, and each node is asked by one pipeline."""
+    """A batch over 16 shards on three nodes is one round trip, with one pipeline for each node."""
     f = ShardedBloomFilter(cluster_client, "seen", capacity=10_000, error_rate=1e-9)
     f.add_many(range(1000))
     acts: list[Any] = []
@@ -230,18 +230,18 @@ def test_a_batch_goes_to_all_nodes_at_once(nodes: Cluster, cluster_client: Any) 
 
 
 def test_a_failover_costs_one_extra_round_trip(nodes: Cluster, cluster_client: Any, bloom: Any) -> None:
-    """A node that never saw a script is taught by the call itself, once."""
+    """A new primary without the script gets it with the call itself, once."""
     f = bloom(cluster_client, "seen", **SMALL, min_replicas=1)
     assert f.add("a")
     now = nodes.fail_over(nodes.primary_of("seen"))
     now.ask("CONFIG", "RESETSTAT")
     assert [f.add("a"), f.add("b"), f.add("c")] == [False, True, True]
-    # The EVALs besides are those that touch the filter before each WAIT.
+    # The other EVALs touch the filter before each WAIT.
     assert (now.calls("evalsha"), now.calls("eval") - 3 - 1) == (3, 1)
 
 
 def test_a_write_that_no_replica_confirms(nodes: Cluster, cluster_client: Any, bloom: Any) -> None:
-    """The replicas of the node that has the key count, not those of others."""
+    """Only replicas of the key's node count, not those of other nodes."""
     f = bloom(cluster_client, "seen", **SMALL, min_replicas=2, replica_timeout=0.05)
     with pytest.raises(OutcomeUnknownError, match="1 of 2 replicas") as caught:
         bloom(cluster_client, "seen", **SMALL).reserve() or f.add("a")

@@ -34,7 +34,7 @@ def single() -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_filters_move_to_a_server_and_back(cluster_client: Any, single: redis.Redis, kind: str) -> None:
-    """They answer alike there, and in the cluster under another name, in other slots."""
+    """A copy gives the same answers on one server, and back in the cluster under another name."""
     of, parameters = KINDS[kind]
     single.flushall()
     f = getattr(bloomredis, of)(cluster_client, "seen", **parameters)
@@ -52,7 +52,7 @@ def test_filters_move_to_a_server_and_back(cluster_client: Any, single: redis.Re
 
 
 def test_shards_move_to_several_servers(cluster_client: Any, single: redis.Redis) -> None:
-    """And from these to one: each copy is spread as its servers are."""
+    """A filter moves from a cluster to several servers and to one; its shards are spread over the servers."""
     single.flushall()
     f = ShardedBloomFilter(cluster_client, "seen", capacity=5_000, error_rate=0.01, shards=5)
     f.add_many(ITEMS)
@@ -71,7 +71,7 @@ def test_shards_move_to_several_servers(cluster_client: Any, single: redis.Redis
 
 
 def test_merges_in_a_cluster(cluster_client: Any) -> None:
-    """In one slot or in two, plain and in shards."""
+    """Filters in one slot or in two are merged, with and without shards."""
     for names in (("{tag}one", "{tag}other"), ("one", "other")):
         one, other = (BloomFilter(cluster_client, name, capacity=5_000, error_rate=0.01) for name in names)
         one.add_many(range(500))
@@ -88,7 +88,7 @@ def test_merges_in_a_cluster(cluster_client: Any) -> None:
 
 
 def one_slot_in_common() -> tuple[str, str]:
-    """Return names of two filters in shards, of which one pair that is not the last lies in one slot."""
+    """Return the names of two sharded filters of which a pair of shards, but not the last, shares a slot."""
     slots = slots_of("some")
     for number in count():
         pairs = zip(slots, slots_of(name := f"more-{number}"), strict=True)
@@ -98,12 +98,12 @@ def one_slot_in_common() -> tuple[str, str]:
 
 
 def slots_of(name: str) -> list[int]:
-    """Return the slots of the shards of a filter."""
+    """Return the slots of a filter's shards."""
     return [key_slot(shard_record.key(name, SHARDS, number).encode()) for number in range(SHARDS)]
 
 
 def test_shards_in_one_slot_are_merged_among_others(cluster_client: Any) -> None:
-    """A pair that the server unites by itself leaves the others with their own pieces."""
+    """Shards that share a slot are merged by the server; the others are merged with the right shards."""
     some, more = (ShardedBloomFilter(cluster_client, name, **IN_SHARDS) for name in one_slot_in_common())
     some.add_many(range(500))
     more.add_many(range(400, 2900))
@@ -112,7 +112,7 @@ def test_shards_in_one_slot_are_merged_among_others(cluster_client: Any) -> None
 
 
 def test_shards_in_one_slot_are_merged_with_asyncio(nodes: Cluster) -> None:
-    """So they are there."""
+    """The asyncio client merges them correctly too."""
 
     async def main() -> None:
         async with redis.asyncio.RedisCluster(host="127.0.0.1", port=nodes.primaries()[0].port) as client:
@@ -129,7 +129,7 @@ def test_shards_in_one_slot_are_merged_with_asyncio(nodes: Cluster) -> None:
 
 
 def test_a_filter_of_a_cluster_is_adopted(cluster_client: Any) -> None:
-    """Its layers are in its slot."""
+    """An adopted filter's layers lie in its slot."""
     BloomFilter(cluster_client, "full", capacity=500, error_rate=0.01).add_many(range(500))
     grown = ScalingBloomFilter.adopt(cluster_client, "full")
     grown.add_many(range(500, 2000))
@@ -137,7 +137,7 @@ def test_a_filter_of_a_cluster_is_adopted(cluster_client: Any) -> None:
 
 
 def test_moves_with_asyncio(nodes: Cluster) -> None:
-    """The asyncio client of a cluster does the same."""
+    """The asyncio client of a cluster moves filters in the same way."""
 
     async def main() -> None:
         node = nodes.primaries()[0]

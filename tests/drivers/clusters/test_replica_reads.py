@@ -21,8 +21,8 @@ from tests.support.clusters import Cluster
 
 @pytest.mark.parametrize("layout", ["blocked", "classic"])
 @pytest.mark.parametrize("kind", ["redis-replicas", "valkey-replicas"])
-def test_reads_go_to_replicas(nodes: Cluster, kind: str, layout: str) -> None:
-    """Where the client reads from them, in turns with the primary; a replica is taught by one call more."""
+def test_reads_go_to_replicas(nodes: Cluster, kind: str, layout: Any) -> None:
+    """Reads alternate between primary and replicas if the client allows it; a replica gets a script once."""
     make, options = CLIENTS[kind]
     with make(**nodes.at, **options) as client:
         f = BloomFilter(client, "seen", **SMALL, layout=layout, min_replicas=1)
@@ -37,7 +37,7 @@ def test_reads_go_to_replicas(nodes: Cluster, kind: str, layout: str) -> None:
 
 
 def test_bitmaps_of_other_systems_are_read_at_primaries(nodes: Cluster) -> None:
-    """A bitmap has no header, so a replica that has lost it to another node would take it for empty."""
+    """A bitmap has no header, so a replica whose slot has moved away would answer as if it were empty."""
     make, options = CLIENTS["redis-replicas"]
     with make(**nodes.at, **options) as client:
         f = BloomFilter(client, "seen", layout=compat.go_zero(100_000))
@@ -50,7 +50,7 @@ def test_bitmaps_of_other_systems_are_read_at_primaries(nodes: Cluster) -> None:
 
 
 def test_a_replica_that_is_killed_is_done_without(nodes: Cluster) -> None:
-    """Reads go on at the primary, and the client's map is read anew."""
+    """After a replica is killed, reads go to the primary, and the client refreshes its slot map."""
     make, options = CLIENTS["redis-replicas"]
     with make(**nodes.at, **options) as client:
         f = BloomFilter(client, "seen", **SMALL, min_replicas=1)
@@ -65,7 +65,7 @@ def test_a_replica_that_is_killed_is_done_without(nodes: Cluster) -> None:
 
 
 def test_reads_stay_at_primaries_by_default(nodes: Cluster, cluster_client: Any, bloom: Any) -> None:
-    """A cluster_client that does not read from replicas sends what it sends to a single server."""
+    """Without reads from replicas, a cluster client sends the same calls as for a single server."""
     f = bloom(cluster_client, "seen", **SMALL)
     f.add("a")
     assert f.contains("a")
@@ -74,7 +74,7 @@ def test_reads_stay_at_primaries_by_default(nodes: Cluster, cluster_client: Any,
 
 
 def test_asyncio_reads_go_to_replicas(nodes: Cluster) -> None:
-    """The same for tasks."""
+    """Reads of an asyncio client go to replicas too."""
     _, options = CLIENTS["redis-replicas"]
 
     async def main() -> None:
@@ -96,7 +96,7 @@ RIGHTS = (
 
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_the_documented_rights_suffice(nodes: Cluster, kind: str) -> None:
-    """A cluster client needs some for itself, and those of read-only scripts to read from replicas."""
+    """The documented rights suffice, also the additional ones for cluster clients and reads from replicas."""
     more = " +evalsha_ro +eval_ro" * has_read_only_scripts(nodes.nodes[0])
     for node in nodes.nodes:
         node.ask("ACL", "SETUSER", "worker", *(RIGHTS + more).split())

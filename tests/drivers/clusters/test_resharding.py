@@ -28,11 +28,11 @@ pytestmark = pytest.mark.faults
 
 OUTLASTED = 0.8
 
-"""Seconds that a slot is on its way: more than redis-py's own patience with TRYAGAIN, which is 0.4 s."""
+"""Seconds of a slot's migration: more than redis-py retries TRYAGAIN for, which is 0.4 s."""
 
 
 class Model:
-    """Calls in threads, and whether their answers are what those of a set would be."""
+    """Calls in threads, whose answers are compared with those of a set."""
 
     def __init__(self, f: Any, seed: int) -> None:
         self.f = f
@@ -42,13 +42,13 @@ class Model:
         self.wrong: list[Any] = []
 
     def step(self) -> None:
-        """Make a call of any kind, and compare the answer."""
+        """Make a call of any kind, and compare the answer with the set's."""
         item, more = self._item(), [self._item() for _ in range(5)]
         call = self.dice.choice([self._contains, self._add, self._claim, self._many])
         call(item, more)
 
     def look(self) -> None:
-        """Ask about an item, and compare the answer."""
+        """Test an item, and compare the answer with the set's."""
         self._contains(self._item(), [])
 
     def _item(self) -> str:
@@ -82,7 +82,7 @@ class Model:
 
 
 class Working:
-    """A call that is made over and over in a thread, until the block ends."""
+    """A call that a thread repeats until the block ends."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
@@ -116,7 +116,7 @@ class Working:
 def test_resharding_changes_no_answer(
     nodes: Cluster, kind: str, options: dict[str, Any], rounds: int
 ) -> None:
-    """The slot goes round the primaries and dwells half-way, the filter on either side, during calls."""
+    """The slot moves through all primaries and pauses half-way, with the filter on either side of a move."""
     make, _ = CLIENTS[kind]
     with make(**nodes.at) as client:
         model = Model(BloomFilter(client, "seen", **SMALL, **options), seed=1)
@@ -134,13 +134,13 @@ def test_resharding_changes_no_answer(
 
 
 def _pause(seconds: float) -> None:
-    time.sleep(seconds)  # how long it takes is what the test is about
+    time.sleep(seconds)  # the test is about a migration of this length
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
 @pytest.mark.parametrize("moves", [True, False], ids=["filter moved", "filter not moved"])
 def test_reads_go_on_while_the_slot_is_half_way(nodes: Cluster, kind: str, moves: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """A filter is read where it is; its replica that has lost it to another node is not believed."""
+    """The filter is read where it is; a replica that has lost it to another node is not trusted."""
     make, options = CLIENTS[kind]
     with make(**nodes.at, **options) as client:
         model = Model(BloomFilter(client, "seen", **SMALL, min_replicas=1), seed=2)
@@ -171,7 +171,7 @@ OUTLASTING: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "call", ["add", *(pytest.param(each, marks=pytest.mark.long) for each in OUTLASTING if each != "add")]
 )
 def test_a_call_outlasts_a_migration(nodes: Cluster, cluster_client: Any, bloom: Any, call: str) -> None:
-    """It is answered after the slot was on its way for longer than redis-py has patience with."""
+    """A call succeeds though the slot migrates for longer than redis-py itself retries."""
     f = bloom(cluster_client, "seen", **SMALL, min_replicas=1)
     f.add_many(["a", "b"])
     migrating = threading.Event()
@@ -191,7 +191,7 @@ def test_a_call_outlasts_a_migration(nodes: Cluster, cluster_client: Any, bloom:
 
 @pytest.mark.parametrize("make", [redis.asyncio.RedisCluster, valkey.asyncio.ValkeyCluster])
 def test_tasks_ask_over_many_connections(nodes: Cluster, make: Any) -> None:
-    """ASKING counts only on its own connection; tasks share those of a node."""
+    """ASKING counts only on its own connection, and tasks share the connections of a node."""
 
     async def main() -> None:
         async with make(**nodes.at) as client:

@@ -1,4 +1,4 @@
-"""Filters made with the URL of a node of a cluster."""
+"""Filters made with the URL of a cluster's node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARAMETERS: dict[str, Any] = {"capacity": 1000, "error_rate": 0.01, "shards": 4}
 
 
 def test_a_cluster_has_urls(nodes: Cluster) -> None:
-    """The client is one of a cluster, and a pickled filter connects to it by itself."""
+    """The URL gives a cluster client, and a pickled filter connects to the cluster by itself."""
     f = ShardedBloomFilter.from_url(f"redis+cluster://{address(nodes)}", "url", **PARAMETERS)
     copy = pickle.loads(pickle.dumps(f))  # noqa: S301 - its own bytes
     assert f.add_many(range(100)) == [True] * 100
@@ -26,7 +26,7 @@ def test_a_cluster_has_urls(nodes: Cluster) -> None:
 
 
 def test_a_cluster_has_urls_in_asyncio(nodes: Cluster) -> None:
-    """Likewise."""
+    """The same works in asyncio."""
 
     async def work() -> list[bool]:
         f = bloomredis.asyncio.ShardedBloomFilter.from_url(

@@ -1,1 +1,1 @@
-"""Faults of filters that lie in several keys."""
+"""Faults of filters with several keys."""

@@ -1,4 +1,4 @@
-"""A batch over shards that stops on its way loses no answer, however large it is."""
+"""Large batches over shards: an interruption loses no answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ITEMS = 300_000
 
 
 class Down(MortalClient):
-    """A client whose server cannot be reached while `down` is set."""
+    """A client whose server is unreachable while `down` is set."""
 
     down = False
 
@@ -29,7 +29,7 @@ class Down(MortalClient):
 
 @pytest.mark.long
 def test_a_server_that_is_away_during_a_large_batch(any_server: Server) -> None:
-    """Every item of the batch is told new once: by the answers that came, or by those to the rest."""
+    """Every item of the batch is reported new once: in the error's answers, or on retry of the rest."""
     with running(binaries()["valkey-9"]) as second:
         away: Any = Down(second.client())
         f = ShardedBloomFilter([any_server.client(), away], "seen", capacity=1_000_000, error_rate=1e-6)

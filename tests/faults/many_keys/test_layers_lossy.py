@@ -1,4 +1,4 @@
-"""Layers that are begun again and again while replies are lost: one winner an item."""
+"""New layers while replies are lost: one winner for each item."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def add_all(f: Any, items: list[str], worker: int) -> list[bool]:
-    """Add every item in an order of one's own, in batches of any size, until each is answered."""
+    """Add every item in a random order, in batches of any size, until each has an answer."""
     dice = random.Random(worker)
     order = random.Random(worker).sample(range(len(items)), len(items))
     told = [False] * len(items)
@@ -51,7 +51,7 @@ def add_all(f: Any, items: list[str], worker: int) -> list[bool]:
 @for_each("kind", FILTERS)
 @pytest.mark.parametrize("count", [short(150), long(700)])
 def test_one_winner_however_many_replies_are_lost(any_server: Server, kind: str, count: int) -> None:
-    """Six threads with clients of their own, of which each loses every seventh reply."""
+    """Six threads have one winner for each item, though each client loses every seventh reply."""
     cls, own = FILTERS[kind]
     items = [f"item-{number}" for number in range(count)]
     with losing(any_server.socket, 0.15) as proxy:

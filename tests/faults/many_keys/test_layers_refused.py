@@ -1,4 +1,4 @@
-"""A server that refuses to make a layer: a full memory, a missing right.  Nothing has changed."""
+"""A server refuses to create a layer, for lack of memory or a right: nothing has changed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NEW: dict[str, Callable[[Any], Any]] = KINDS | {
 
 @contextmanager
 def out_of_memory(client: redis.Redis) -> Iterator[None]:
-    """Let the server's memory be over its limit."""
+    """Set the server's memory limit below its use."""
     client.config_set("maxmemory-policy", "noeviction")
     client.config_set("maxmemory", 1)
     try:
@@ -48,7 +48,7 @@ def out_of_memory(client: redis.Redis) -> Iterator[None]:
 
 @pytest.fixture
 def admin(server: Server) -> Iterator[redis.Redis]:
-    """A client that may do everything, of each real server in turn."""
+    """A client with all rights, for each real server in turn."""
     with server.client() as made:
         yield made
 
@@ -61,7 +61,7 @@ def stored(client: redis.Redis) -> dict[bytes, tuple[bytes | None, bool]]:
 
 @pytest.mark.parametrize("kind", NEW)
 def test_nothing_is_made_without_memory(admin: redis.Redis, kind: str) -> None:
-    """Neither a filter nor a layer, however its time to live is set."""
+    """Without memory neither a filter nor a layer is created, however its time to live is set."""
     with out_of_memory(admin), pytest.raises(ServerRefusedError) as caught:
         NEW[kind](admin).reserve()
     assert caught.value.word == "OOM"
@@ -70,7 +70,7 @@ def test_nothing_is_made_without_memory(admin: redis.Redis, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_layer_is_begun_without_memory(admin: redis.Redis, kind: str) -> None:
-    """The item is refused, the filter as it was; with memory the same call is answered."""
+    """The item is refused and the filter unchanged; with memory the same call succeeds."""
     f = KINDS[kind](admin)
     item = fill(f)
     before, used = stored(admin), admin.info("memory")["used_memory"]
@@ -81,12 +81,12 @@ def test_no_layer_is_begun_without_memory(admin: redis.Redis, kind: str) -> None
             assert caught.value.word == "OOM"
         assert f.contains(item)
     assert stored(admin) == before
-    assert admin.info("memory")["used_memory"] < used + 200_000  # scripts that the server compiles
+    assert admin.info("memory")["used_memory"] < used + 200_000  # the scripts that the server compiles
     assert f.add("x")
 
 
 def fill(f: Any) -> str:
-    """Add items until the next new one begins a layer; return the last of them."""
+    """Add items until the next new item needs a layer; return the last of them."""
     f.add_many(ITEMS[:98])
     return next(item for item in ITEMS[98:] if f.add(item) and layer_is_full(f))
 
@@ -98,7 +98,7 @@ def layer_is_full(f: Any) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_filter_is_emptied_without_memory(admin: redis.Redis, kind: str) -> None:
-    """It is refused like the emptying of one key, and everything is still there."""
+    """Clearing is refused as it is for one key, and everything remains."""
     f = KINDS[kind](admin)
     f.add_many(ITEMS)
     before = stored(admin)
@@ -109,7 +109,7 @@ def test_no_filter_is_emptied_without_memory(admin: redis.Redis, kind: str) -> N
 
 
 def test_damage_stays_damage_without_memory(admin: redis.Redis) -> None:
-    """What cannot be made anew is refused, and made anew when there is memory."""
+    """Recreating the filter is refused, and succeeds when there is memory."""
     f = ScalingBloomFilter(admin, "seen", on_lost="recreate", **SIZE)
     f.add_many(ITEMS)
     admin.delete("{seen}:layer:0")
@@ -129,7 +129,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verb", CALLS)
 def test_a_missing_right_changes_nothing(server: Server, admin: redis.Redis, kind: str, verb: str) -> None:
-    """Whichever it is, where a layer is to be begun, or all of them are to go."""
+    """Each missing right leaves the filter unchanged, when a layer begins or all are deleted."""
     for right in RIGHTS:
         admin.flushall()
         f = KINDS[kind](admin)
@@ -144,7 +144,7 @@ def test_a_missing_right_changes_nothing(server: Server, admin: redis.Redis, kin
 
 @pytest.mark.parametrize("kind", ["scaling, with a ttl", "rotating"])
 def test_no_layer_stays_without_its_expiry(server: Server, admin: redis.Redis, kind: str) -> None:
-    """Whichever right is missing when a filter is created, what is left of it expires."""
+    """Whichever right is missing at the creation of a filter, all keys left over expire."""
     for right in RIGHTS:
         admin.flushall()
         with without(server, right) as client:

@@ -1,4 +1,4 @@
-"""Filters of several layers that lose keys: who is told, what is made anew, and what stays behind."""
+"""Filters of several layers that lose keys: who gets the error, what is recreated, and what remains."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def lasting(client: redis.Redis) -> list[bytes]:
 
 
 def end(client: redis.Redis) -> None:
-    """Wait until a filter is over and its keys are gone."""
+    """Wait until a filter has ended and its keys are gone."""
     wait_until("every key expires", lambda: not client.exists(RECORD, FIRST))
 
 
 @for_each("kind", LONG)
 def test_who_meets_damage_second_takes_what_the_first_made(client: redis.Redis, kind: str) -> None:
-    """Two objects meet the same lost layer: one empties the filter, and no item has two winners."""
+    """Two objects find the same lost layer: one empties the filter, and no item has two winners."""
     told: list[bool] = []
 
     def meanwhile(_: FilterLostError) -> None:
@@ -69,7 +69,7 @@ def test_who_meets_damage_second_takes_what_the_first_made(client: redis.Redis, 
 
 @for_each("kind", LONG)
 def test_damage_is_told_once(client: redis.Redis, bloom: Any, kind: str) -> None:
-    """The batch that meets it goes on in an empty filter."""
+    """The batch that finds the damage calls `on_lost` once, and continues in an empty filter."""
     losses: list[FilterLostError] = []
     f = bloom(client, "seen", kind=kind, on_lost=losses.append, **LONG[kind])
     f.add_many(ITEMS)
@@ -82,7 +82,7 @@ def test_damage_is_told_once(client: redis.Redis, bloom: Any, kind: str) -> None
 @for_each("kind", LONG)
 @for_each("objects", [1, 6])
 def test_tasks_that_meet_damage(any_client: redis.Redis, any_server: Server, kind: str, objects: int) -> None:
-    """The same for tasks: each item has one winner."""
+    """After damage, each item of many tasks has one winner."""
     batch = [f"new-{number}" for number in range(40)]
     cls: Any = getattr(bloomredis.asyncio, kind)
 
@@ -104,7 +104,7 @@ def test_tasks_that_meet_damage(any_client: redis.Redis, any_server: Server, kin
 @for_each("objects", [1, 6])
 @sized("rounds", make_test=2, make_test_all=5)
 def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: int, rounds: int) -> None:
-    """Each item has one winner, whether they share an object or have their own."""
+    """After damage, each item has one winner, whether threads share an object or not."""
     client, batch = any_client, [f"new-{number}" for number in range(40)]
     for _ in range(rounds):
         client.flushall()
@@ -119,7 +119,7 @@ def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: i
 
 @for_each("kind", LONG)
 def test_damage_that_is_raised_changes_nothing(client: redis.Redis, bloom: Any, kind: str) -> None:
-    """The caller decides; reserve() goes on with the damaged filter, so it is told again."""
+    """The filter stays damaged after reserve(), so the next call raises again; clear() is the way out."""
     f = bloom(client, "seen", kind=kind, **LONG[kind])
     f.add_many(ITEMS)
     record = client.get(RECORD)
@@ -135,7 +135,7 @@ def test_damage_that_is_raised_changes_nothing(client: redis.Redis, bloom: Any, 
 def test_an_idle_worker_hides_no_loss(
     any_client: redis.Redis, bloom: Any, lose: Callable[[Any], object]
 ) -> None:
-    """One whose own items have been forgotten begins the filter anew; one who is in the middle is told."""
+    """A worker whose own items have expired recreates the filter; one with live items gets the error."""
     client = any_client
     idle, busy = (bloom(client, "seen", kind=ROTATING, **SHORT) for _ in range(2))
     assert idle.add("a")
@@ -150,7 +150,7 @@ def test_an_idle_worker_hides_no_loss(
 
 
 def test_an_end_is_no_loss(client: redis.Redis, bloom: Any) -> None:
-    """A worker that starts after a quiet time begins the filter anew, and those of before go on in it."""
+    """A worker that starts after a quiet time recreates the filter, and earlier workers continue in it."""
     old = [bloom(client, "seen", kind=ROTATING, **SHORT) for _ in range(2)]
     assert [f.add(item) for f, item in zip(old, "ab", strict=True)] == [True, True]
     end(client)
@@ -160,7 +160,7 @@ def test_an_end_is_no_loss(client: redis.Redis, bloom: Any) -> None:
 
 
 def test_reading_what_has_ended_makes_nothing(client: redis.Redis, bloom: Any) -> None:
-    """It is empty; the next item begins it under another generation."""
+    """The filter is empty; the next item starts it with another generation."""
     f = bloom(client, "seen", kind=ROTATING, **SHORT)
     f.add("a")
     before = f.info().generation
@@ -172,7 +172,7 @@ def test_reading_what_has_ended_makes_nothing(client: redis.Redis, bloom: Any) -
 
 
 def test_a_claim_outlasts_the_end(client: redis.Redis, bloom: Any) -> None:
-    """Work that takes longer than the window is committed, if its lease lasts."""
+    """Work longer than the window is committed, if its lease lasts."""
     f = bloom(client, "seen", kind=ROTATING, **SHORT)
     short, long = f.claim("a", 1), f.claim("b", 60)
     bloom.wait(short.extend(60))
@@ -184,7 +184,7 @@ def test_a_claim_outlasts_the_end(client: redis.Redis, bloom: Any) -> None:
 
 
 def test_a_claim_after_the_end(client: redis.Redis, bloom: Any) -> None:
-    """It is made on the filter that its commit finds."""
+    """The claim's commit goes into the filter that it finds."""
     f = bloom(client, "seen", kind=ROTATING, **SHORT)
     f.add("a")
     end(client)
@@ -195,7 +195,7 @@ def test_a_claim_after_the_end(client: redis.Redis, bloom: Any) -> None:
 
 
 def test_a_late_copy_revives_nothing(proxy: Proxy, client_of_proxy: redis.Redis) -> None:
-    """The call that made a lost filter arrives again: what it makes is taken for another filter."""
+    """A late copy of the call that created a lost filter creates what is seen as another filter."""
     late = LateCopy()
     proxy.plan("add_layer", late)
     f = ScalingBloomFilter(proxy.client(retries=1), "seen", **SIZE)
@@ -208,7 +208,7 @@ def test_a_late_copy_revives_nothing(proxy: Proxy, client_of_proxy: redis.Redis)
 
 
 def test_a_late_growth_revives_nothing(proxy: Proxy, client_of_proxy: redis.Redis) -> None:
-    """A call that began a layer makes nothing where the record has vanished."""
+    """A late call that began a layer creates nothing if the record is gone."""
     late = LateCopy()
     f = ScalingBloomFilter(proxy.client(retries=1), "seen", **SIZE)
     f.add_many(ITEMS[:100])
@@ -223,7 +223,7 @@ def test_a_late_growth_revives_nothing(proxy: Proxy, client_of_proxy: redis.Redi
 
 @for_each("kind", LONG)
 def test_an_older_copy_is_a_loss(client: redis.Redis, bloom: Any, kind: str) -> None:
-    """A record that has fewer layers than were known goes back, which records never do."""
+    """A record with fewer layers than known has gone back, which records never do."""
     f = bloom(client, "seen", kind=kind, **LONG[kind])
     f.add_many(ITEMS[:90])
     copy = {key: client.dump(key) for key in (RECORD, FIRST)}
@@ -259,7 +259,7 @@ LOSSES: dict[str, Callable[[redis.Redis], object]] = {
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_while_it_grows(proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, loss: str) -> None:
-    """What is lost between the call that found no room and the one that makes some is a lost filter."""
+    """A loss between the call that found no room and the one that makes room is a lost filter."""
     f = full(proxy, bloom)
     proxy.plan("add_layer", after(lambda: LOSSES[loss](client_of_proxy), passed))
     for _ in range(2):
@@ -271,7 +271,7 @@ def test_a_loss_while_it_grows(proxy: Proxy, client_of_proxy: redis.Redis, bloom
 def test_a_loss_while_it_grows_is_told_once(
     proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, loss: str
 ) -> None:
-    """The item goes into the filter that was made anew."""
+    """`on_lost` is called once, and the item goes into the recreated filter."""
     losses: list[FilterLostError] = []
     f = full(proxy, bloom, on_lost=losses.append)
     proxy.plan("add_layer", after(lambda: LOSSES[loss](client_of_proxy), passed))
@@ -283,7 +283,7 @@ def test_a_loss_while_it_grows_is_told_once(
 def test_a_loss_while_it_is_emptied(
     proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, loss: str
 ) -> None:
-    """It is empty afterwards, with one layer."""
+    """The filter is empty afterwards, with one layer."""
     f = full(proxy, bloom)
     f.add_many(ITEMS)
     proxy.plan("add_layer", after(lambda: LOSSES[loss](client_of_proxy), passed))
@@ -305,7 +305,7 @@ MOVES: dict[str, Callable[[redis.Redis], object]] = {
 def test_keys_that_are_not_its_own(
     client: redis.Redis, bloom: Any, move: str, call: Callable[[Any], Any]
 ) -> None:
-    """A part of a filter is known by more than its name."""
+    """A key under a layer's name is refused unless its content belongs to the filter."""
     f = bloom(client, "seen", kind=SCALING, **SIZE)
     f.add_many(ITEMS)
     MOVES[move](client)
@@ -314,7 +314,7 @@ def test_keys_that_are_not_its_own(
 
 
 def test_a_copied_record_has_no_layers(client: redis.Redis, bloom: Any) -> None:
-    """Under another name it is a damaged filter, and the original is not touched."""
+    """A record copied to another name is a damaged filter, and the original is not touched."""
     f = bloom(client, "seen", kind=SCALING, **SIZE)
     f.add_many(ITEMS)
     client.restore("other", 0, client.dump(RECORD) or b"")
@@ -332,7 +332,7 @@ EMPTIED: dict[str, tuple[Callable[[Any], object], int]] = {
 @for_each("verb", EMPTIED)
 @for_each("known", ["known", "unknown", "begun anew"])
 def test_no_layer_of_a_lost_record_stays(client: redis.Redis, bloom: Any, verb: str, known: str) -> None:
-    """Layers whose record was evicted or deleted go with the next clear() or delete(), whoever calls it."""
+    """Layers whose record was evicted or deleted are deleted by the next clear() or delete(), by anybody."""
     call, left = EMPTIED[verb]
     f = bloom(client, "seen", kind=SCALING, **SIZE)
     f.add_many(ITEMS)
@@ -349,7 +349,7 @@ def test_no_layer_of_a_lost_record_stays(client: redis.Redis, bloom: Any, verb: 
 
 
 def test_what_is_made_anew_keeps_no_known_layer(client: redis.Redis, bloom: Any) -> None:
-    """An object that goes on after a loss removes the layers that it knew."""
+    """An object that continues after a loss deletes the layers that it knew."""
     f = bloom(client, "seen", kind=SCALING, on_lost="recreate", **SIZE)
     f.add_many(ITEMS)
     client.delete(RECORD)
@@ -360,7 +360,7 @@ def test_what_is_made_anew_keeps_no_known_layer(client: redis.Redis, bloom: Any)
 def test_a_delete_leaves_the_layers_of_a_newer_filter(
     proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any
 ) -> None:
-    """One that is made between its two calls keeps every item."""
+    """A filter that is created between the two calls of a delete keeps every item."""
     f = full(proxy, bloom)
     other = ScalingBloomFilter(client_of_proxy, "seen", **SIZE)
     proxy.plan("sweep_layers", after(lambda: other.add_many(ITEMS), passed))
@@ -371,7 +371,7 @@ def test_a_delete_leaves_the_layers_of_a_newer_filter(
 @pytest.mark.parametrize("kind", LONG)
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_a_client_that_dies_leaves_nothing(any_client: redis.Redis, kind: str, fate: str) -> None:
-    """Wherever it dies while it makes, fills, empties or deletes a filter, a delete() removes it all."""
+    """Wherever a client dies in creating, filling, clearing or deleting, a later delete() removes all."""
     for step in range(80):
         any_client.flushall()
         dying = LosingClient(any_client)
@@ -392,7 +392,7 @@ def test_a_client_that_dies_leaves_nothing(any_client: redis.Redis, kind: str, f
 
 @pytest.mark.parametrize("kind", LONG)
 def test_a_lost_reply_of_a_growth(proxy: Proxy, bloom: Any, kind: str) -> None:
-    """Sent again, or found by the next call: there is one new layer and no loss."""
+    """After a retry, or the next call, there is one new layer and no loss."""
     f = bloom(proxy.client(retries=1), "seen", kind=kind, **LONG[kind])
     f.add_many(ITEMS[:90])
     proxy.plan("add_layer", lost)

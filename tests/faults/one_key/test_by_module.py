@@ -1,4 +1,4 @@
-"""The guarantees of one key over the server's module: their own tests, where it is the default layout."""
+"""The guarantees of one key with the server's module: the same tests, with it as the default layout."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ test_lost_replies_lose_no_claim = test_claims.test_lost_replies_lose_no_claim
 
 @pytest.fixture(autouse=True)
 def by_module(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Let filters for which no layout is named be those of the module."""
+    """Make the module's layout the default."""
     name = "server" if "server" in request.fixturenames else "any_server"
     with request.getfixturevalue(name).client() as client:
         needs_module(client)
@@ -88,7 +88,7 @@ def direct(server: Server) -> Iterator[redis.Redis]:
 
 @for_each("way", [workloads.one_by_one, workloads.in_batches])
 def test_lost_replies_lose_no_item(server: Server, way: Callable[..., list[bool]]) -> None:
-    """Of a reply in ten that is lost each item is new once, and then never again."""
+    """With one reply in ten lost, each item is new exactly once."""
     items, errors = workloads.items_of(600), Counter[str]()
     with losing(server.socket, 0.1) as proxy, proxy.client() as lossy:
         assert way(lossy, "seen", items, errors) == [True] * len(items)
@@ -100,37 +100,37 @@ def test_lost_replies_lose_no_item(server: Server, way: Callable[..., list[bool]
 
 
 def test_a_copy_that_arrives_late_is_refused(direct: redis.Redis) -> None:
-    """Of an item that is in by now and of one that is not, alone and in a batch; the receipt stays."""
+    """A late copy is refused, for present and absent items, alone and in a batch; the receipt stays."""
     f: Any = BloomFilter(direct, "seen", **MODULE)
     f.reserve()
-    handle, add = f._operations.stored.handle, scripts.load("module_add")
-    lane = b"{seen}:receipt:0123456789abcdef-0"
+    handle, add = f._operations.stored.handle, scripts.load_script("module_add")
+    session = b"{seen}:receipt:0123456789abcdef-0"
 
     def call(number: int, *items: bytes) -> Any:
         packed = handle.layout.pack(items)
-        return direct.eval(add.text, 2, "seen", lane, handle.identity, packed, f"{number}.00000000")
+        return direct.eval(add.text, 2, "seen", session, handle.identity, packed, f"{number}.00000000")
 
     assert [call(1, b"a"), call(1, b"a"), call(2, b"b"), call(3, b"c", b"d")] == [1, 1, 1, b"\1\1"]
-    kept = direct.get(lane)
+    kept = direct.get(session)
     for late in ((b"a",), (b"absent",), (b"a", b"absent")):
-        with pytest.raises(redis.ResponseError, match="the lane has gone on"):
+        with pytest.raises(redis.ResponseError, match="the session has gone on"):
             call(1, *late)
-    assert direct.get(lane) == kept
+    assert direct.get(session) == kept
     assert call(3, b"c", b"d") == b"\1\1"
     assert not f.contains("absent")
 
 
 def test_an_item_that_the_module_refuses(direct: redis.Redis) -> None:
-    """The receipt says that the call has no reply, so that it may come again."""
+    """The receipt records that the call had no reply, so it can be retried."""
     execute: Any = direct.execute_command
     execute("BF.RESERVE", "seen", 1e-6, 200, "NONSCALING")
     f: Any = BloomFilter.open(direct, "seen")
-    handle, add = f._operations.stored.handle, scripts.load("module_add")
-    lane = b"{seen}:receipt:0123456789abcdef-0"
+    handle, add = f._operations.stored.handle, scripts.load_script("module_add")
+    session = b"{seen}:receipt:0123456789abcdef-0"
 
     def call(item: bytes, number: str) -> Any:
         packed = handle.layout.pack_one(item)
-        return direct.eval(add.text, 2, "seen", lane, handle.identity, packed, number)
+        return direct.eval(add.text, 2, "seen", session, handle.identity, packed, number)
 
     with pytest.raises(BatchInterruptedError):
         f.add_many(range(300))
@@ -138,34 +138,34 @@ def test_an_item_that_the_module_refuses(direct: redis.Redis) -> None:
     for _ in range(2):
         with pytest.raises(redis.ResponseError, match="BLOOMFULL"):
             call(b"one more", "50.00000000")
-        assert direct.get(lane) == b"50.00000000:-;"
+        assert direct.get(session) == b"50.00000000:-;"
     assert call(b"0", "50.00000000") == 0
 
 
 @pytest.mark.parametrize("kept", [None, "4.00000000:1;"])
 @pytest.mark.parametrize("item", [b"there", b"absent"])
 def test_a_call_without_a_number_is_refused(direct: redis.Redis, item: bytes, kept: str | None) -> None:
-    """Neither the filter nor the receipt has changed."""
+    """A call without a number changes neither the filter nor the receipt."""
     f: Any = BloomFilter(direct, "seen", **MODULE)
     f.add("there")
-    handle, lane = f._operations.stored.handle, "{seen}:receipt:0123456789abcdef-0"
+    handle, session = f._operations.stored.handle, "{seen}:receipt:0123456789abcdef-0"
     if kept:
-        direct.set(lane, kept)
+        direct.set(session, kept)
     packed = handle.layout.pack_one(item)
     with pytest.raises(redis.ResponseError, match="BLOOMARGUMENT"):
-        direct.eval(scripts.load("module_add").text, 2, "seen", lane, handle.identity, packed, "x")
-    assert direct.get(lane) == (kept.encode() if kept else None)
+        direct.eval(scripts.load_script("module_add").text, 2, "seen", session, handle.identity, packed, "x")
+    assert direct.get(session) == (kept.encode() if kept else None)
     assert not f.contains("absent")
 
 
 @pytest.mark.parametrize("verb", ["module_reserve", "module_mark"])
 def test_a_late_copy_of_its_creation_is_another_filter(direct: Any, verb: str) -> None:
-    """A copy of the call that made a filter, or marked it, does not make it again after FLUSHALL."""
+    """A late copy of the call that created or marked a filter does not recreate it after FLUSHALL."""
     sent: list[tuple[Any, ...]] = []
     execute = direct.execute_command
 
     def reserved() -> None:
-        if verb == "module_mark":  # by another program
+        if verb == "module_mark":  # created by another program
             execute("BF.RESERVE", "seen", 0.01, 1000)
 
     def recording(*command: Any, **options: Any) -> Any:
@@ -178,7 +178,7 @@ def test_a_late_copy_of_its_creation_is_another_filter(direct: Any, verb: str) -
         BloomFilter.open(direct, "seen") if verb == "module_mark" else BloomFilter(direct, "seen", **MODULE)
     )
     assert seen.add("a")
-    script = scripts.load(verb)
+    script = scripts.load_script(verb)
     copy = next(each for each in sent if each[1] in (script.sha, script.text))
     execute("FLUSHALL")
     reserved()
@@ -189,7 +189,7 @@ def test_a_late_copy_of_its_creation_is_another_filter(direct: Any, verb: str) -
 
 @contextmanager
 def without(client: redis.Redis, server: Server, right: str) -> Iterator[redis.Redis]:
-    """Yield the client of a user who lacks a right; of `client` all rights are left alone."""
+    """Yield a client of a user without one right; the rights of `client` stay."""
     execute: Any = client.execute_command
     execute("ACL", "SETUSER", "worker", "reset", "on", ">secret", "+@all", "~*", *right.split())
     with redis.Redis.from_url(server.url.replace("unix://", "unix://worker:secret@")) as worker:
@@ -200,7 +200,7 @@ def without(client: redis.Redis, server: Server, right: str) -> Iterator[redis.R
 def test_a_missing_right_is_met_before_an_item_is_in(
     direct: redis.Redis, server: Server, items: list[str]
 ) -> None:
-    """Of the commands of an add, and of the keys of receipts; the right to SETRANGE only batches need."""
+    """A missing right for an add or its receipts fails before the item is in; only batches need SETRANGE."""
     seen = BloomFilter(direct, "seen", **MODULE)
     seen.reserve()
     rights = ["-bf.add -bf.madd", "-set", "-bf.mexists", "resetkeys ~seen", *["-setrange"] * (len(items) > 1)]
@@ -215,7 +215,7 @@ def test_a_missing_right_is_met_before_an_item_is_in(
 
 @pytest.mark.parametrize("right", ["-bf.add", "-set", "-setrange", "-unlink"])
 def test_a_commit_that_is_refused_leaves_the_claim(direct: redis.Redis, server: Server, right: str) -> None:
-    """The item is not in, and nobody else can claim it; with the right again the commit is made."""
+    """The item is not added and its claim is kept; with the right again the commit succeeds."""
     seen = BloomFilter(direct, "seen", **MODULE)
     seen.add("opened")
     with without(direct, server, "") as worker:

@@ -1,17 +1,18 @@
-"""A task that is cancelled loses no answer: whoever asks again on the same object gets it."""
+"""A cancelled task loses no answer: a retry on the same object gets it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ShardedBloomFilter
-from bloomredis.drivers.aio import heeded
+from bloomredis.drivers.aio import drive
 from tests.support.proxy import Held, Proxy, passed
 from tests.support.values import for_each
 
@@ -23,7 +24,7 @@ Scene = Callable[[Filter], Coroutine[Any, Any, None]]
 
 
 def play(proxy: Proxy, scene: Scene, kind: str = "BloomFilter", **options: Any) -> None:
-    """Run a scene with a filter that is open."""
+    """Run a scene with an open filter."""
 
     async def main() -> None:
         async with proxy.asyncio_client() as client:
@@ -35,7 +36,7 @@ def play(proxy: Proxy, scene: Scene, kind: str = "BloomFilter", **options: Any) 
 
 
 async def cancelled_at(held: Held, call: Awaitable[Any]) -> None:
-    """Cancel a call when its request has come to `held`, and let that go on."""
+    """Cancel a call when its request has reached `held`, and let the request continue."""
     task = asyncio.ensure_future(call)
     await asyncio.to_thread(held.wait)
     await _sent()
@@ -46,7 +47,7 @@ async def cancelled_at(held: Held, call: Awaitable[Any]) -> None:
 
 
 async def _sent() -> None:
-    """Let the client come from sending to waiting: the wait_for() of Python 3.11 may lose a cancellation."""
+    """Let the client finish sending: the wait_for() of Python 3.11 may swallow an earlier cancellation."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -54,7 +55,7 @@ async def _sent() -> None:
 @pytest.mark.parametrize("executed", [True, False])
 @pytest.mark.parametrize("script", [1, 2, 4])
 def test_a_batch(any_proxy: Proxy, script: int, executed: bool, seed: int) -> None:  # noqa: FBT001 - a parameter of the test
-    """Cancelled in whichever script, each of its items is new when the same batch is asked again."""
+    """Whichever script is cancelled, a retry of the batch reports each of its items as new."""
 
     async def scene(f: Filter) -> None:
         held = Held(executed=executed)
@@ -67,7 +68,7 @@ def test_a_batch(any_proxy: Proxy, script: int, executed: bool, seed: int) -> No
 
 
 def test_a_batch_of_a_filter_in_layers(any_proxy: Proxy) -> None:
-    """The same where the filter grows on the way."""
+    """The same holds for a filter that grows during the batch."""
 
     async def scene(f: Filter) -> None:
         held = Held()
@@ -79,7 +80,7 @@ def test_a_batch_of_a_filter_in_layers(any_proxy: Proxy) -> None:
 
 
 def test_a_batch_of_a_sharded_filter(any_proxy: Proxy) -> None:
-    """The same where several shards are asked at once."""
+    """The same holds for a call to several shards."""
 
     async def scene(f: Filter) -> None:
         await f.add_many([f"warm {i}" for i in range(100)])
@@ -93,7 +94,7 @@ def test_a_batch_of_a_sharded_filter(any_proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("executed", [True, False])
 def test_an_item_alone(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Cancelled while its own call is under way, it is new for the one who asks again."""
+    """Cancelled during its own call, an item is new on retry."""
 
     async def scene(f: Filter) -> None:
         held = Held(executed=executed)
@@ -106,7 +107,7 @@ def test_an_item_alone(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT00
 
 @pytest.mark.parametrize("call", [lambda f: f.add("x"), lambda f: f.add_many(["x"])])
 def test_an_item_in_company(any_proxy: Proxy, call: Callable[[Filter], Awaitable[Any]]) -> None:
-    """Cancelled while a shared call is under way, it is new for the one who asks again."""
+    """Cancelled during a shared call, an item is new on retry."""
 
     async def scene(f: Filter) -> None:
         first, shared = Held(), Held()
@@ -125,7 +126,7 @@ def test_an_item_in_company(any_proxy: Proxy, call: Callable[[Filter], Awaitable
 
 
 def test_an_item_whose_answer_has_just_arrived(any_proxy: Proxy) -> None:
-    """Cancelled between the arrival of its answer and its task's turn, it is new when it is asked again."""
+    """Cancelled between its reply and its task's turn, an item is new on retry."""
 
     async def scene(f: Filter) -> None:
         held = Held()
@@ -148,7 +149,7 @@ def test_an_item_whose_answer_has_just_arrived(any_proxy: Proxy) -> None:
 
 
 def test_an_item_in_the_queue(any_proxy: Proxy) -> None:
-    """Cancelled before it was sent, it is not added, and new for the one who asks again."""
+    """Cancelled before it was sent, an item is not added, and is new on retry."""
 
     async def scene(f: Filter) -> None:
         held = Held()
@@ -167,7 +168,7 @@ def test_an_item_in_the_queue(any_proxy: Proxy) -> None:
 
 
 def test_all_in_company(any_proxy: Proxy) -> None:
-    """Where every task of a shared call is cancelled, each item is new for the one who asks again."""
+    """If every task of a shared call is cancelled, each item is new on retry."""
 
     async def scene(f: Filter) -> None:
         first, shared = Held(), Held()
@@ -192,7 +193,7 @@ def test_all_in_company(any_proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("executed", [True, False])
 def test_a_removal(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """The item is taken out once, for the one who asks again."""
+    """The item is removed once, and the retry gets the answer."""
 
     async def scene(f: Filter) -> None:
         await f.add_many(["x", "x", "y"])
@@ -201,14 +202,14 @@ def test_a_removal(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT001 - 
         any_proxy.plan("remove", held)
         await cancelled_at(held, f.remove("x"))
         assert await f.remove("x")
-        assert (await f.info()).count == 2  # of the warm item, and one of the two
+        assert (await f.info()).count == 2  # the warm item, and one of the two
 
     play(any_proxy, scene, "CountingBloomFilter", capacity=1000)
 
 
 @pytest.mark.parametrize("executed", [True, False])
 def test_a_claim(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """The worker that asks again holds the item, and commits it."""
+    """The worker that retries holds the item, and commits it."""
 
     async def claims(f: Filter) -> Any:
         return await f.claim("x", lease=60)
@@ -232,7 +233,7 @@ def test_a_claim(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT001 - a 
 
 @pytest.mark.parametrize("script", [1, 2, 4])
 def test_claims_of_a_batch(any_proxy: Proxy, script: int) -> None:
-    """The worker that asks again holds every item."""
+    """The worker that retries holds every item."""
 
     async def scene(f: Filter) -> None:
         await f.claim_many(["warmer"])
@@ -246,14 +247,14 @@ def test_claims_of_a_batch(any_proxy: Proxy, script: int) -> None:
 
 
 def test_an_add_with_a_local_cache(any_proxy: Proxy) -> None:
-    """Cancelled while a piece of the copy is read, or in the add itself."""
+    """A cancellation while the cache is read, or in the add itself, loses no answer."""
 
     async def scene(f: Filter) -> None:
         for verb, item in (("add", "x"), ("read", "y")):
             held = Held()
             any_proxy.plan(verb, held)
             task = asyncio.create_task(f.add(item))
-            while not held.reached.is_set() and not task.done():  # a piece is read when it is time
+            while not held.reached.is_set() and not task.done():  # the cache is read only at its interval
                 await asyncio.wait([task], timeout=0.001)
             task.cancel()
             held.go.set()
@@ -265,7 +266,7 @@ def test_an_add_with_a_local_cache(any_proxy: Proxy) -> None:
 
 
 def test_a_shared_add_of_an_item_in_the_local_cache(any_proxy: Proxy) -> None:
-    """Who asks again while the shared call is under way waits for its answer."""
+    """A retry while the shared call is in flight waits for its answer."""
 
     async def scene(f: Filter) -> None:
         first, second = Held(), Held()
@@ -289,12 +290,12 @@ def test_a_shared_add_of_an_item_in_the_local_cache(any_proxy: Proxy) -> None:
 
 async def _drained(items: AsyncIterator[str], into: list[str]) -> None:
     async for item in items:
-        into.append(item)  # noqa: PERF401 - what has come is kept when it is cancelled
+        into.append(item)  # noqa: PERF401 - the list keeps its items when the task is cancelled
 
 
 @pytest.mark.parametrize("script", [1, 2, 4])
 def test_dedupe(any_proxy: Proxy, script: int) -> None:
-    """What was not yielded before it was cancelled is yielded to the one who asks again."""
+    """Items not yielded before a cancellation are yielded on retry."""
 
     async def scene(f: Filter) -> None:
         got: list[str] = []
@@ -308,7 +309,7 @@ def test_dedupe(any_proxy: Proxy, script: int) -> None:
 
 
 def test_dedupe_that_is_left(any_proxy: Proxy) -> None:
-    """Items whose answers have come, and that a loop which ends early did not take, are yielded again."""
+    """Items with answers that a loop left early did not take are yielded again."""
 
     async def scene(f: Filter) -> None:
         got = []
@@ -325,7 +326,7 @@ def test_dedupe_that_is_left(any_proxy: Proxy) -> None:
 
 
 def test_dedupe_that_is_left_by_a_thread(any_client: redis.Redis) -> None:
-    """The same of the synchronous filter."""
+    """The same holds for the synchronous filter."""
     f = BloomFilter(any_client, "seen", **SIZE)
     got = []
     for item in f.dedupe(ITEMS[:1500]):
@@ -338,7 +339,7 @@ def test_dedupe_that_is_left_by_a_thread(any_client: redis.Redis) -> None:
 
 @for_each("kind", [BloomFilter, ShardedBloomFilter])
 def test_dedupe_that_is_left_after_a_clear(any_client: redis.Redis, kind: Any) -> None:
-    """Its answers are about the filter that was there: another worker may have the items by now."""
+    """Its answers are about the cleared filter: another worker may have the items by now."""
     f = kind(any_client, "seen", **SIZE)
     new = f.dedupe(ITEMS[:100])
     assert next(new) == ITEMS[0]
@@ -349,7 +350,7 @@ def test_dedupe_that_is_left_after_a_clear(any_client: redis.Redis, kind: Any) -
 
 
 def test_dedupe_whose_source_fails(any_client: redis.Redis) -> None:
-    """Items that were read before the source raised are yielded, or new to the one who asks again."""
+    """Items read before the source raised are yielded, or are new on retry."""
     f = BloomFilter(any_client, "seen", **SIZE)
 
     def source() -> Any:
@@ -364,7 +365,7 @@ def test_dedupe_whose_source_fails(any_client: redis.Redis) -> None:
 
 
 def test_wait_for_and_again(any_proxy: Proxy) -> None:
-    """People write a loop of `asyncio.wait_for`: each item is new once, however often it timed out."""
+    """In a loop of `asyncio.wait_for` each item is new once, however often it timed out."""
 
     async def scene(f: Filter) -> None:
         slow = [Held() for _ in range(8)]
@@ -386,7 +387,7 @@ def test_wait_for_and_again(any_proxy: Proxy) -> None:
 
 
 def test_a_cancellation_that_becomes_an_error_is_raised() -> None:
-    """As that of an asyncio.wait_for() whose inner call fails in the same turn."""
+    """An asyncio.wait_for() whose inner call fails in the same turn raises that error."""
 
     async def failing() -> None:
         try:
@@ -394,8 +395,11 @@ def test_a_cancellation_that_becomes_an_error_is_raised() -> None:
         except asyncio.CancelledError:
             raise redis.ConnectionError("lost") from None
 
+    def operation() -> Any:
+        yield "a step"
+
     async def main() -> None:
-        task = asyncio.ensure_future(heeded(failing()))
+        task = asyncio.ensure_future(drive(Mock(), operation(), lambda *_: failing()))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -407,7 +411,7 @@ def test_a_cancellation_that_becomes_an_error_is_raised() -> None:
 @pytest.mark.parametrize("keep", [None, False])
 @pytest.mark.parametrize("coalesce", [None, False])
 def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, coalesce: Any, keep: Any) -> None:
-    """What was answered by then is answered again in the next loop, though the client cannot disconnect."""
+    """The batch's answers are repeated in the next loop, though the client cannot disconnect."""
     client = any_proxy.asyncio_client()
     options: dict[str, Any] = {"coalesce": coalesce, "keep_connection": keep}
     f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE, **options)
@@ -426,7 +430,7 @@ def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, coalesce: Any, 
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
     task.get_coro().close()
-    for each in getattr(f._adds, "_tasks", ()):  # of a batch that others share
+    for each in getattr(f._adds, "_tasks", ()):  # a batch that others share
         each.get_coro().close()
     held.go.set()
     client.connection_pool.reset()
@@ -436,7 +440,7 @@ def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, coalesce: Any, 
 @pytest.mark.parametrize("keep", [None, False])
 @pytest.mark.parametrize("kind", ["alone", "shared", "many"])
 def test_a_call_that_its_loop_has_left(any_proxy: Proxy, kind: str, keep: Any) -> None:
-    """Its task is neither cancelled nor collected; its answer is for who asks again in the next loop."""
+    """Its task is neither cancelled nor collected; a retry in the next loop gets its answer."""
     client = any_proxy.asyncio_client()
     f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE, keep_connection=keep)
     first, held = Held(), Held()

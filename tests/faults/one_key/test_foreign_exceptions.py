@@ -21,11 +21,11 @@ from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
 UNKNOWN = "ERR upstream failure"
-"""An error that no server has and a proxy may answer with."""
+"""An error that no server sends and a proxy may send."""
 
 
-class SoftTimeLimitExceeded(Exception):  # noqa: N818 - Celery has it so
-    """What a signal handler of a task queue raises."""
+class SoftTimeLimitExceeded(Exception):  # noqa: N818 - Celery's name
+    """The exception that a task queue's signal handler raises."""
 
 
 RAISED: list[type[BaseException]] = [
@@ -39,7 +39,7 @@ RAISED: list[type[BaseException]] = [
 
 @contextmanager
 def interrupting(kind: type[BaseException]) -> Iterator[Fate]:
-    """Yield a fate: the call is executed, and its caller is interrupted by a signal instead of a reply."""
+    """Yield a fate: the call is executed, and a signal interrupts its caller before the reply."""
 
     def handler(*_: object) -> None:
         raise kind("time is over")
@@ -53,12 +53,12 @@ def interrupting(kind: type[BaseException]) -> Iterator[Fate]:
 
 @pytest.mark.parametrize("kind", RAISED)
 def test_a_signal_handler_raises_in_an_add(any_proxy: Proxy, kind: type[BaseException]) -> None:
-    """The item was new, and the caller who asks again is told so, once."""
+    """The item was new, and one retry is told so."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     with interrupting(kind) as fate:
         any_proxy.plan("add", fate)
-        with pytest.raises(BaseException):  # noqa: B017 - a client may make another one of it
+        with pytest.raises(BaseException):  # noqa: B017 - a client may turn it into another exception
             f.add("x")
     assert [f.add("x"), f.add("x")] == [True, False]
 
@@ -66,7 +66,7 @@ def test_a_signal_handler_raises_in_an_add(any_proxy: Proxy, kind: type[BaseExce
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("script", [1, 3])
 def test_a_signal_handler_raises_in_a_batch(any_proxy: Proxy, kind: type[BaseException], script: int) -> None:
-    """Every item of it is new when the whole batch is asked again, answered before or not."""
+    """Every item of the batch is new on retry, whether or not it had an answer."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     items = [f"{i}" for i in range(2000)]
@@ -78,43 +78,43 @@ def test_a_signal_handler_raises_in_a_batch(any_proxy: Proxy, kind: type[BaseExc
         except BatchInterruptedError as error:
             told = error.results
         except kind:
-            pass  # where nothing was answered before
+            pass  # no reply had arrived before
     assert told + f.add_many(items[len(told) :]) == [True] * len(items)
 
 
 @pytest.mark.parametrize("kind", RAISED)
 def test_a_signal_handler_raises_in_a_removal(any_proxy: Proxy, kind: type[BaseException]) -> None:
-    """The item was taken out once, by the caller who asks again."""
+    """The item was removed once, and the retry is told so."""
     f = CountingBloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add_many(["x", "warm"])
     f.remove("warm")
     with interrupting(kind) as fate:
         any_proxy.plan("remove", fate)
-        with pytest.raises(BaseException):  # noqa: B017 - a client may make another one of it
+        with pytest.raises(BaseException):  # noqa: B017 - a client may turn it into another exception
             f.remove("x")
     assert [f.remove("x"), f.remove("x")] == [True, False]
 
 
 @pytest.mark.parametrize("kind", RAISED)
 def test_a_signal_handler_raises_in_a_claim(any_proxy: Proxy, kind: type[BaseException]) -> None:
-    """The item is held by the worker who asks again, and its commit is answered as at first."""
+    """The worker that retries holds the item, and its commit has the normal answer."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.claim("warm").commit()
     with interrupting(kind) as fate:
         any_proxy.plan("claim", fate)
-        with pytest.raises(BaseException):  # noqa: B017 - a client may make another one of it
+        with pytest.raises(BaseException):  # noqa: B017 - a client may turn it into another exception
             f.claim("x", lease=60)
         claim = f.claim("x", lease=60)
         assert claim.state == "claimed"
         any_proxy.plan("commit", fate)
-        with suppress(BaseException):  # an OSError becomes one of the client's, after which it is made again
+        with suppress(BaseException):  # the client turns an OSError into its own error and retries
             claim.commit()
     claim.commit()
     assert f.claim("x").state == "done"
 
 
 def test_an_unknown_error_in_the_place_of_a_reply(proxy: Proxy, bloom: Any) -> None:
-    """An error that a proxy makes up says nothing of the call."""
+    """An error that a proxy makes up proves nothing about the call."""
     f = bloom(proxy.client(), "seen", **SIZE)
     f.add("warm")
     proxy.plan("add", belied(UNKNOWN))
@@ -124,7 +124,7 @@ def test_an_unknown_error_in_the_place_of_a_reply(proxy: Proxy, bloom: Any) -> N
 
 
 def test_an_unknown_error_in_a_batch(any_proxy: Proxy, bloom: Any) -> None:
-    """The same for all items of the script that it was the reply to."""
+    """The same holds for all items of the script with that reply."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", passed, belied(UNKNOWN))
@@ -136,7 +136,7 @@ def test_an_unknown_error_in_a_batch(any_proxy: Proxy, bloom: Any) -> None:
 
 
 def test_an_unknown_error_at_the_first_script(any_proxy: Proxy, bloom: Any) -> None:
-    """Also where nothing was answered before."""
+    """The same holds if no reply came before."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", belied(UNKNOWN))
@@ -146,7 +146,7 @@ def test_an_unknown_error_at_the_first_script(any_proxy: Proxy, bloom: Any) -> N
 
 
 def test_an_unknown_error_of_a_removal(any_proxy: Proxy, bloom: Any) -> None:
-    """The item was taken out by the caller who asks again."""
+    """The item was removed, and the retry is told so."""
     f = bloom(any_proxy.client(), "seen", kind="CountingBloomFilter", **SIZE)
     f.add_many(["x", "warm"])
     f.remove("warm")
@@ -157,7 +157,7 @@ def test_an_unknown_error_of_a_removal(any_proxy: Proxy, bloom: Any) -> None:
 
 
 def test_an_unknown_error_is_shared(any_proxy: Proxy) -> None:
-    """Threads whose calls travelled together are each answered when they ask again."""
+    """Each thread of a shared call gets its answer on retry."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     f.add("warm")
     held = Held()
@@ -173,7 +173,7 @@ def test_an_unknown_error_is_shared(any_proxy: Proxy) -> None:
 
 
 class Faulty:
-    """A client with a fault: it executes a command, and raises an error of its own in place of the reply."""
+    """A client that executes a command, then raises its own error instead of returning the reply."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client: Any = client
@@ -192,7 +192,7 @@ class Faulty:
 
 @for_each("call", [lambda f: [f.add("x")], lambda f: f.add_many(["x"])])
 def test_an_error_of_the_client_itself(any_client: redis.Redis, call: Callable[[Any], list[bool]]) -> None:
-    """A client that fails after it has read the reply leaves the item pending."""
+    """If a client fails after it has read the reply, the item is pending."""
     client = Faulty(any_client)
     f: Any = BloomFilter(cast("SyncClient", client), "seen", **SIZE)
     f.add("warm")
@@ -204,7 +204,7 @@ def test_an_error_of_the_client_itself(any_client: redis.Redis, call: Callable[[
 
 @pytest.mark.parametrize("fate", [lost, dropped])
 def test_the_error_of_a_lost_reply_is_known(any_proxy: Proxy, bloom: Any, fate: Fate) -> None:
-    """A program that catches `BloomError` catches what a lost connection raises."""
+    """`except BloomError` catches the error of a lost connection."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", fate)

@@ -1,4 +1,4 @@
-"""A forked child uses nothing of its parent's: lanes, pipelines, pending answers, claims, locks."""
+"""A forked child uses nothing of its parent's: sessions, pipelines, pending answers, claims, locks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WAYS: dict[str, Callable[[BloomFilter, str], bool]] = {
 
 
 def _race(f: BloomFilter, way: str, child: str) -> list[tuple[str, bool]]:
-    """Let threads add an item each, all at once; return what they were answered."""
+    """Let threads add one item each at the same time; return their answers."""
     together = threading.Barrier(THREADS)
 
     def work(thread: int) -> tuple[str, bool]:
@@ -57,7 +57,7 @@ def _race(f: BloomFilter, way: str, child: str) -> list[tuple[str, bool]]:
 def test_children_with_threads_lose_nothing(
     any_client: redis.Redis, pairs: int, way: str, coalesce: Any
 ) -> None:
-    """What a child with threads was told is new is in the filter, and each item was new."""
+    """Each item that a child's thread was told is new is in the filter, and was new once."""
     f = BloomFilter(any_client, "seen", coalesce=coalesce, **SIZE)
     assert WAYS[way](f, "warm")
     told: list[tuple[str, bool]] = []
@@ -69,7 +69,7 @@ def test_children_with_threads_lose_nothing(
 
 
 def test_children_with_tasks_lose_nothing(any_server: Server) -> None:
-    """The same for tasks: a child that goes on with a client of its own has lanes of its own."""
+    """The same holds for tasks: a child with its own client has its own sessions."""
 
     async def adds(*items: str) -> list[bool]:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
@@ -90,7 +90,7 @@ def test_children_with_tasks_lose_nothing(any_server: Server) -> None:
 
 
 def test_a_pipeline_filled_before_the_fork(any_client: redis.Redis) -> None:
-    """What children and parent queue on it afterwards is new, and is in the filter."""
+    """Items that children and parent then queue on it are new, and are in the filter."""
     f = BloomFilter(any_client, "seen", **SIZE)
     with any_client.pipeline(transaction=False) as pipe:
 
@@ -105,14 +105,14 @@ def test_a_pipeline_filled_before_the_fork(any_client: redis.Redis) -> None:
 
 
 def test_a_pipeline_that_a_child_lets_go_of(any_client: redis.Redis) -> None:
-    """The lanes of its parent's pipeline do not become the child's own."""
+    """The sessions of the parent's pipeline do not become the child's."""
     f = BloomFilter(any_client, "seen", **SIZE)
     pipes = [any_client.pipeline(transaction=False)]
     f.queue_add(pipes[0], "a")
     pipes[0].execute()
 
     def work(item: str) -> list[bool]:
-        told = [f.add(f"first {item}")]  # now the child has a lane
+        told = [f.add(f"first {item}")]  # the child gets a session
         pipes.clear()
         gc.collect()
         return [*told, f.add(item)]
@@ -122,7 +122,7 @@ def test_a_pipeline_that_a_child_lets_go_of(any_client: redis.Redis) -> None:
 
 
 def test_a_pending_item_is_owed_to_the_parent(any_proxy: Proxy) -> None:
-    """Its children find the item there; the parent gets the answer."""
+    """A child finds the item present; the parent gets the answer."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", lost)
@@ -133,7 +133,7 @@ def test_a_pending_item_is_owed_to_the_parent(any_proxy: Proxy) -> None:
 
 
 def test_the_rest_of_a_batch_is_owed_to_the_parent(any_proxy: Proxy) -> None:
-    """The same for each item of an interrupted batch."""
+    """The same holds for each item of an interrupted batch."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", lost)
@@ -144,7 +144,7 @@ def test_the_rest_of_a_batch_is_owed_to_the_parent(any_proxy: Proxy) -> None:
 
 
 def test_a_pending_removal_is_owed_to_the_parent(any_proxy: Proxy) -> None:
-    """The child finds the item gone; the parent is told that it removed it."""
+    """A child finds the item gone; the parent is told that it removed it."""
     f = CountingBloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add_many(["x", "warm"])
     f.remove("warm")
@@ -156,7 +156,7 @@ def test_a_pending_removal_is_owed_to_the_parent(any_proxy: Proxy) -> None:
 
 
 def test_a_pending_claim_is_held_by_the_parent(any_proxy: Proxy) -> None:
-    """A child is another worker."""
+    """A child is another worker, and finds the item busy."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.claim("warm").release()
     any_proxy.plan("claim", lost)
@@ -178,12 +178,12 @@ def _coalescer_lock(f: Any) -> threading.Lock:
 
 @pytest.mark.parametrize("lock_of", [_pending_lock, _coalescer_lock])
 def test_a_fork_while_a_lock_is_held(any_proxy: Proxy, lock_of: Callable[[Any], threading.Lock]) -> None:
-    """The thread that holds it is not there in the child, and nobody waits for it."""
+    """The thread that holds the lock does not exist in the child, and no child thread waits for it."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     f.add("warm")
     any_proxy.plan("add", lost)
     with pytest.raises(OutcomeUnknownError):
-        f.add("pending")  # so that pending calls are looked at
+        f.add("pending")  # makes the call check pending calls
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:

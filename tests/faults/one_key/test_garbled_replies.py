@@ -1,4 +1,4 @@
-"""Replies of another form, or with the answers to fewer or more items than were asked about, are none."""
+"""Replies of another form, or with too few or too many answers, do not count as replies."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.support.values import for_each
 SIZE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-9}
 ITEMS: Final = ["a", "b", "c"]
 SHORT: Final = [b"$0\r\n\r\n", b"$2\r\n01\r\n", b"*0\r\n", b"$-1\r\n", b":1\r\n", b"$3\r\nxyz\r\n"]
-"""An empty reply, two answers, a list, nil, a number, and something else."""
+"""An empty reply, two answers, a list, nil, a number, and another value."""
 
 
 @for_each("reply", [*SHORT, b"$4\r\n0000\r\n"])
 @for_each("is_warm", [False, True])
 def test_a_batch(any_proxy: Proxy, bloom: Any, reply: bytes, *, is_warm: bool) -> None:
-    """It is a call without an answer: its items are new to who asks again.  So is the first of an object."""
+    """The call has no answer, even an object's first: its items are new on retry."""
     name = f"{reply.hex()} {is_warm}"
     bloom(any_proxy.client(), name, **SIZE).add_many(["the", "script", "is", "there"])
     f = bloom(any_proxy.client(), name, **SIZE)
@@ -49,7 +49,7 @@ def test_a_batch(any_proxy: Proxy, bloom: Any, reply: bytes, *, is_warm: bool) -
 
 @for_each("reply", [b"$0\r\n\r\n", b"*0\r\n", b"$-1\r\n", b":7\r\n", b"$3\r\nxyz\r\n"])
 def test_one_item(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
-    """The same for a single one, also when it is asked about again."""
+    """A single item has no answer either, and neither has its retry."""
     f = bloom(any_proxy.client(), reply.hex(), **SIZE)
     f.add("warm")
     any_proxy.plan("add", garbled(reply), garbled(reply))
@@ -61,7 +61,7 @@ def test_one_item(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
 
 @for_each("reply", [*SHORT, b"$4\r\n1111\r\n"])
 def test_a_test_of_a_batch(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
-    """It is no answer, whether an item is there or not."""
+    """A malformed reply says nothing about the presence of an item."""
     f = bloom(any_proxy.client(), reply.hex(), layout="classic", **SIZE)
     f.add_many(ITEMS)
     for _ in range(2):
@@ -73,12 +73,12 @@ def test_a_test_of_a_batch(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
 
 
 GARBLED: Final = [*SHORT, b"*1\r\n:1\r\n", b"*2\r\n$1\r\nx\r\n:1\r\n", b"*3\r\n$2\r\nff\r\n$1\r\nx\r\n:1\r\n"]
-"""More of them: lists that are too short, no hexadecimal digits, a text in the place of a number."""
+"""Further replies: lists that are too short, no hexadecimal digits, a text in place of a number."""
 
 
 @for_each("reply", [*GARBLED, b"$4\r\nb 12\r\n", b"$5\r\ncc 12\r\n", b"$4\r\nbc x\r\n"])
 def test_claims(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
-    """They are a call without an answer too: who asks again has the claims."""
+    """The call has no answer, and a retry has the claims."""
     f = bloom(any_proxy.client(), reply.hex(), **SIZE)
     f.release_many(f.claim_many(["warm", "too"]))
     any_proxy.plan("claim", garbled(reply))
@@ -91,15 +91,14 @@ LOOKS: Final[dict[str, Callable[..., Any]]] = {
     "describe": partial(BloomFilter, **SIZE),
     "add_layer": partial(ScalingBloomFilter, **SIZE),
     "reserve_record": partial(ShardedBloomFilter, **OPTIONS),
-    "record_shard": partial(ShardedBloomFilter, **OPTIONS),
 }
-"""By a script whose reply is read as a filter is opened."""
+"""Filters, by the script whose reply opens them."""
 
 
 @for_each("reply", GARBLED)
 @for_each("verb", LOOKS)
 def test_a_look_at_the_filter(any_proxy: Proxy, verb: str, reply: bytes) -> None:
-    """It is an error of this library; the filter is as it was."""
+    """The call raises an error of this library; the filter is unchanged."""
     make, name = LOOKS[verb], f"{verb} {reply.hex()}"
     make(any_proxy.client(), name).add_many(ITEMS)
     f = make(any_proxy.client(), name)
@@ -109,8 +108,19 @@ def test_a_look_at_the_filter(any_proxy: Proxy, verb: str, reply: bytes) -> None
     assert f.add_many(ITEMS) == [False] * 3
 
 
+@for_each("reply", GARBLED)
+@for_each("verb", ["reserve", "settle_record"])
+def test_the_making_of_a_sharded_filter(any_proxy: Proxy, verb: str, reply: bytes) -> None:
+    """The next client completes the creation."""
+    name = f"{verb} {reply.hex()}"
+    any_proxy.plan(verb, garbled(reply))
+    with pytest.raises(BloomError):
+        ShardedBloomFilter(any_proxy.client(), name, **OPTIONS).add_many(ITEMS)
+    assert ShardedBloomFilter(any_proxy.client(), name, **OPTIONS).add_many(ITEMS) == [True] * 3
+
+
 def test_forms() -> None:
-    """A reply of each form is what it says, and one of another form is none."""
+    """A reply of each form is accepted, and one of another form is refused."""
     facts = b"", 1, [b"Size", 1], b"", b""
     cases: list[tuple[forms.Form[object], Reply, object, Reply]] = [
         (forms.integer, 1, 1, b"1"),
@@ -134,7 +144,7 @@ def test_forms() -> None:
 
 @for_each("record", [b"zz", b"ff", b""])
 def test_a_refusal_with_a_malformed_record(any_proxy: Proxy, record: bytes) -> None:
-    """A filter that has another layer by now, of which nothing can be read, cannot be followed."""
+    """A filter cannot be followed to a layer that the refusal does not describe."""
     f = ScalingBloomFilter(any_proxy.client(), f"seen {record.hex()}", **SIZE)
     f.add("a")
     any_proxy.plan("contains", garbled(b"-BLOOMCHANGED %b\r\n" % record))
@@ -144,8 +154,8 @@ def test_a_refusal_with_a_malformed_record(any_proxy: Proxy, record: bytes) -> N
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_server_that_refuses_each_lane(any_proxy: Proxy, bloom: Any, count: int) -> None:
-    """Nobody else can have used one that was made anew, so the call is given up."""
+def test_a_server_that_refuses_each_session(any_proxy: Proxy, bloom: Any, count: int) -> None:
+    """No other client can have used a new session, so after two refusals the call fails."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add_many(ITEMS)
     any_proxy.plan("add", *[garbled(b"-BLOOMLANE it is used\r\n")] * 2)

@@ -1,4 +1,4 @@
-"""Every answer is about the filter that it was given for."""
+"""Every answer is about the filter that the call saw."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CHECK = 1.0
 
 @pytest.fixture
 def other(any_server: Server) -> Iterator[BloomFilter]:
-    """The filter as another client has it, which knows nothing of the first one's objects."""
+    """Another client's object of the filter, which shares nothing with the first client's objects."""
     with any_server.client() as client:
         yield BloomFilter(client, "seen", on_lost="recreate", **SIZE)
 
@@ -60,7 +60,7 @@ RENEWALS = {"clear": _clear, "recreate": _recreate}
 def test_the_cache_learns_into_its_own_generation(
     any_proxy: Proxy, other: BloomFilter, clock: Clock, renewal: str, call: Callable[[BloomFilter], bool]
 ) -> None:
-    """An add whose reply comes when the filter has been renewed is no member of the new one."""
+    """An add whose reply comes after the filter was recreated is not in the new filter's cache."""
     f = BloomFilter(any_proxy.client(), "seen", local_cache=True, on_lost="recreate", **SIZE)
     f.add("warm")
     held = Held()
@@ -78,7 +78,7 @@ def test_the_cache_learns_into_its_own_generation(
 
 
 def test_the_cache_of_tasks_learns_into_its_own_generation(any_proxy: Proxy, other: BloomFilter) -> None:
-    """The same for tasks."""
+    """The same holds for tasks."""
 
     async def main() -> None:
         async with any_proxy.asyncio_client() as client:
@@ -99,13 +99,13 @@ def test_the_cache_of_tasks_learns_into_its_own_generation(any_proxy: Proxy, oth
 
 
 def test_a_test_teaches_its_own_generation(any_proxy: Proxy, other: BloomFilter) -> None:
-    """A `contains` whose reply comes when the filter has been cleared teaches the new copy nothing."""
+    """A `contains` whose reply comes after a clear adds nothing to the new cache."""
     f = BloomFilter(any_proxy.client(), "seen", local_cache=True, **SIZE)
     f.add("warm")
     f.contains("x")
     other.add("x")
     held = Held()
-    any_proxy.plan("reading", passed, passed, held)  # two blocks, and the identity
+    any_proxy.plan("reading", passed, passed, held)  # the two blocks, and the header
     slow = started(lambda: f.contains("x"))
     held.wait()
     f.clear()
@@ -116,7 +116,7 @@ def test_a_test_teaches_its_own_generation(any_proxy: Proxy, other: BloomFilter)
 
 
 def test_a_batch_that_finds_the_loss_asks_again(any_client: redis.Redis, other: BloomFilter) -> None:
-    """What its cache knew of the lost filter answers nothing of it."""
+    """The cached items of the lost filter are not used for the new one, so the batch is sent again."""
     f = BloomFilter(any_client, "seen", local_cache=True, on_lost="recreate", **SIZE)
     f.add("x")
     other.delete()
@@ -128,7 +128,7 @@ def test_a_batch_that_finds_the_loss_asks_again(any_client: redis.Redis, other: 
 def test_the_check_interval_bounds_what_a_cache_says(
     any_client: redis.Redis, other: BloomFilter, clock: Clock
 ) -> None:
-    """For so long an item of an emptied filter may be "already there"; then the loss is noticed."""
+    """After a loss an item may be "already there" for a check interval; then the loss is detected."""
     f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=CHECK, **SIZE)
     f.add("x")
     other.clear()
@@ -140,7 +140,7 @@ def test_the_check_interval_bounds_what_a_cache_says(
 
 @for_each("layout", [compat.go_zero(100_000), compat.jedis(1000, 0.01), compat.redis_bitmaps(1000, 0.01)])
 def test_no_cache_of_what_proves_no_loss(any_client: redis.Redis, layout: Any) -> None:
-    """A bitmap of another system has no generation, so a copy of it could answer for ever."""
+    """A bitmap of another system has no generation, so a stale cache could never be detected."""
     with pytest.raises(ValueError, match="local_cache"):
         BloomFilter(any_client, "seen", layout=layout, local_cache=True)
 
@@ -162,7 +162,7 @@ def _other_clears(f: Any, client: redis.Redis) -> None:
     f.add("noticed")
 
 
-ENDS: dict[str, tuple[str, Callable[[Any, redis.Redis], object]]] = {
+ENDS: dict[str, tuple[Any, Callable[[Any, redis.Redis], object]]] = {
     "lost, and reserved": ("raise", _lose_and_reserve),
     "lost, and recreated": ("recreate", _lose),
     "cleared by another": ("recreate", _other_clears),
@@ -182,7 +182,7 @@ EVERY_END = pytest.mark.parametrize("end", ENDS)
 def test_a_pending_item_ends_with_its_filter(
     any_proxy: Proxy, any_client: redis.Redis, bloom: Any, end: str, call: Callable[[Any], list[bool]]
 ) -> None:
-    """Asked again, it is added to the filter that is there now."""
+    """A retry adds the item to the current filter."""
     on_lost, renew = ENDS[end]
     f = bloom(any_proxy.client(), "seen", on_lost=on_lost, **SIZE)
     f.add("warm")
@@ -198,7 +198,7 @@ def test_a_pending_item_ends_with_its_filter(
 def test_a_token_ends_with_its_filter(
     any_proxy: Proxy, any_client: redis.Redis, bloom: Any, end: str
 ) -> None:
-    """Whoever asks with it adds the item to the filter that is there now."""
+    """A retry by token adds the item to the current filter."""
     on_lost, renew = ENDS[end]
     f = bloom(any_proxy.client(), "seen", on_lost=on_lost, **SIZE)
     f.add("warm")
@@ -211,11 +211,11 @@ def test_a_token_ends_with_its_filter(
     assert not BloomFilter(any_client, "seen").add("x")
 
 
-@pytest.mark.parametrize("end", [end for end in ENDS if "by another" not in end])  # of another kind
+@pytest.mark.parametrize("end", [end for end in ENDS if "by another" not in end])  # the filter is another
 def test_a_pending_removal_ends_with_its_filter(
     any_proxy: Proxy, any_client: redis.Redis, bloom: Any, end: str
 ) -> None:
-    """It took nothing out of the filter that is there now."""
+    """The removal takes nothing out of the current filter."""
     on_lost, renew = ENDS[end]
     f = bloom(any_proxy.client(), "seen", kind="CountingBloomFilter", on_lost=on_lost, **SIZE)
     f.add_many(["x", "warm"])
@@ -231,7 +231,7 @@ def test_a_pending_removal_ends_with_its_filter(
 
 @EVERY_END
 def test_a_pending_claim_ends_with_its_filter(any_proxy: Proxy, any_client: redis.Redis, end: str) -> None:
-    """Asked again, the item is claimed and committed in the filter that is there now."""
+    """A retry claims and commits the item in the current filter."""
     on_lost, renew = ENDS[end]
     f = BloomFilter(any_proxy.client(), "seen", on_lost=on_lost, **SIZE)
     f.claim("warm").commit()
@@ -247,7 +247,7 @@ def test_a_pending_claim_ends_with_its_filter(any_proxy: Proxy, any_client: redi
 
 @EVERY_END
 def test_a_pending_commit_ends_with_its_filter(any_proxy: Proxy, any_client: redis.Redis, end: str) -> None:
-    """Asked again, it does not say that the item is in the filter that is there now."""
+    """A retry does not report the item as present in the current filter."""
     on_lost, renew = ENDS[end]
     f = BloomFilter(any_proxy.client(), "seen", on_lost=on_lost, **SIZE)
     f.claim("warm").commit()
@@ -262,7 +262,7 @@ def test_a_pending_commit_ends_with_its_filter(any_proxy: Proxy, any_client: red
 
 
 def test_a_token_is_for_its_own_item(any_proxy: Proxy, bloom: Any) -> None:
-    """With another item it is a ValueError, and nothing was sent; the item stays pending."""
+    """With another item the token raises a ValueError and nothing is sent; its own item stays pending."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", lost)
@@ -284,7 +284,7 @@ def _nothing(exchange: Any) -> bool:
 def test_a_clear_of_the_same_object_fails_no_other_call(
     any_proxy: Proxy, arrives: str, call: Callable[[BloomFilter], list[bool]]
 ) -> None:
-    """A call under way is answered, and so is the next one."""
+    """A call in flight gets its answer, and so does the next one."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     held = Held(executed=arrives == "before the clear")
@@ -299,7 +299,7 @@ def test_a_clear_of_the_same_object_fails_no_other_call(
 
 
 class Beside(LosingClient):
-    """A client beside whose next command something else happens."""
+    """A client that runs another action with its next command."""
 
     def __init__(self, client: redis.Redis) -> None:
         super().__init__(client)
@@ -324,7 +324,7 @@ INFORMED: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @for_each("kind", INFORMED)
 def test_info_beside_a_clear_of_the_same_object(any_client: redis.Redis, kind: str) -> None:
-    """It tells of the empty filter, and loses nothing."""
+    """It describes the empty filter, and reports no loss."""
     if kind == "module":
         needs_module(any_client)
     made, options = INFORMED[kind]
@@ -337,7 +337,7 @@ def test_info_beside_a_clear_of_the_same_object(any_client: redis.Redis, kind: s
 
 
 def test_a_call_that_opens_the_filter_during_a_clear(any_proxy: Proxy) -> None:
-    """It finds the filter of before the clear, and the next call on the same object is answered as well."""
+    """The call sees the filter from before the clear, and the next call on the object succeeds too."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     f.clear()
@@ -358,7 +358,7 @@ def test_a_call_that_opens_the_filter_during_a_clear(any_proxy: Proxy) -> None:
 
 @sized("count", make_test=40, make_test_all=100)
 def test_a_clear_fails_no_call_of_many_threads(any_proxy: Proxy, count: int) -> None:
-    """Of threads that share calls while one clears the filter again and again, none gets an error."""
+    """Threads that share calls get no error while one of them clears the filter repeatedly."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     f.add("warm")
     stop = threading.Event()
@@ -380,7 +380,7 @@ def test_a_clear_fails_no_call_of_many_threads(any_proxy: Proxy, count: int) -> 
 
 
 def test_a_clear_by_a_task_fails_no_other_call(any_proxy: Proxy) -> None:
-    """The same for tasks."""
+    """The same holds for tasks."""
 
     async def main() -> None:
         async with any_proxy.asyncio_client() as client:
@@ -400,7 +400,7 @@ def test_a_clear_by_a_task_fails_no_other_call(any_proxy: Proxy) -> None:
 
 
 def test_a_clear_by_another_is_a_loss(any_proxy: Proxy, other: BloomFilter) -> None:
-    """The call under way raises it, and every other until the caller has dealt with it."""
+    """The call in flight raises the loss, and so does every other until the caller handles it."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     held = Held(executed=False)
@@ -418,7 +418,7 @@ def test_a_clear_by_another_is_a_loss(any_proxy: Proxy, other: BloomFilter) -> N
 
 @pytest.mark.parametrize("when", [1, 2, 5])
 def test_a_loss_is_told_once(any_proxy: Proxy, any_client: redis.Redis, bloom: Any, when: int) -> None:
-    """A batch of many scripts that meets one loss calls `on_lost` once, and answers all its items."""
+    """A batch of many scripts that finds one loss calls `on_lost` once, and answers all its items."""
     losses: list[FilterLostError] = []
     f = bloom(any_proxy.client(), "seen", on_lost=losses.append, **LARGE)
     f.add("warm")
@@ -429,7 +429,7 @@ def test_a_loss_is_told_once(any_proxy: Proxy, any_client: redis.Redis, bloom: A
 
 
 def test_a_loss_is_told_once_to_threads(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """However many threads meet it at the same time."""
+    """`on_lost` is called once, however many threads find the loss at the same time."""
     losses: list[FilterLostError] = []
     f = BloomFilter(any_proxy.client(), "seen", on_lost=losses.append, **SIZE)
     f.add("warm")
@@ -448,7 +448,7 @@ def test_a_loss_is_told_once_to_threads(any_proxy: Proxy, any_client: redis.Redi
 
 
 def test_a_loss_is_told_once_to_tasks(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """However many tasks meet it."""
+    """`on_lost` is called once, however many tasks find the loss."""
     losses: list[FilterLostError] = []
 
     async def main() -> None:
@@ -465,7 +465,7 @@ def test_a_loss_is_told_once_to_tasks(any_proxy: Proxy, any_client: redis.Redis)
 
 
 def test_each_loss_is_told(any_client: redis.Redis, bloom: Any) -> None:
-    """One after another, each once."""
+    """Each of several losses is reported once."""
     losses: list[FilterLostError] = []
     f = bloom(any_client, "seen", on_lost=losses.append, **SIZE)
     for count in range(3):
@@ -478,7 +478,7 @@ def test_each_loss_is_told(any_client: redis.Redis, bloom: Any) -> None:
 def test_on_lost_that_raises_leaves_the_object_lost(
     any_client: redis.Redis, bloom: Any, call: Callable[[Any], object]
 ) -> None:
-    """Every further call raises, until the caller has dealt with it."""
+    """Every further call raises, until the caller handles the loss."""
 
     def on_lost(error: FilterLostError) -> None:
         raise error

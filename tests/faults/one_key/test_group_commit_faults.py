@@ -1,4 +1,4 @@
-"""Nothing that is raised by anybody hangs or silences another caller of a shared call."""
+"""No exception of one caller hangs or silences another caller of a shared call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
 
 
 class UncopyableError(Exception):
-    """An ordinary exception of an application, which copy.copy() cannot copy."""
+    """An application's exception that copy.copy() cannot copy."""
 
     def __init__(self, name: str, why: object) -> None:
         super().__init__(f"{name}: {why}")
@@ -45,11 +45,11 @@ RAISED: dict[str, Callable[[object], BaseException]] = {
     "Ctrl-C": lambda _: KeyboardInterrupt(),
     "another": lambda _: UnkindError(),
 }
-"""What a caller's own callable raises."""
+"""Exceptions of a caller's own callable."""
 
 
 def raising(name: str) -> Callable[[FilterLostError], None]:
-    """Return a callable for `on_lost`."""
+    """Return a callable for `on_lost` that raises."""
 
     def on_lost(error: FilterLostError) -> None:
         raise RAISED[name](error)
@@ -58,7 +58,7 @@ def raising(name: str) -> Callable[[FilterLostError], None]:
 
 
 class Company:
-    """A filter of threads: one call is under way, and others wait to share the next."""
+    """Threads of a filter: one call is in flight, and others wait to share the next."""
 
     def __init__(self, proxy: Proxy, f: BloomFilter, calls: Sequence[Callable[[], Any]]) -> None:
         started(lambda: f.add("warm")).result(PATIENCE)
@@ -72,20 +72,20 @@ class Company:
             wait_until("the call waits", lambda: len(f._adds._queue) == len(self.waiting))
 
     def outcomes(self) -> list[Any]:
-        """Let the first call go, and return what the others came to."""
+        """Release the first call, and return the outcomes of the others."""
         self._held.go.set()
         assert outcome(self.first) is True
         return [outcome(each) for each in self.waiting]
 
 
 def adds(f: BloomFilter, items: Sequence[str]) -> list[Callable[[], bool]]:
-    """Return calls that add an item each."""
+    """Return calls that add one item each."""
     return [partial(f.add, item) for item in items]
 
 
 @pytest.mark.parametrize("what", RAISED)
 def test_on_lost_raises_in_a_thread(any_proxy: Proxy, any_client: redis.Redis, what: str) -> None:
-    """Each thread gets an error of its own, and the next call is answered."""
+    """Each thread gets its own error, and the next call succeeds."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, on_lost=raising(what), **SIZE)
     company = Company(any_proxy, f, adds(f, "abcd"))
     any_client.delete("seen")
@@ -98,7 +98,7 @@ def test_on_lost_raises_in_a_thread(any_proxy: Proxy, any_client: redis.Redis, w
 
 @pytest.mark.parametrize("what", RAISED)
 def test_on_lost_raises_in_a_batch_of_a_thread(any_proxy: Proxy, any_client: redis.Redis, what: str) -> None:
-    """The same for batches and single items that share a call."""
+    """The same holds for batches and single items that share a call."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, on_lost=raising(what), **SIZE)
     company = Company(
         any_proxy, f, [lambda: f.add_many(["a", "b"]), *adds(f, "c"), lambda: f.add_many(["d"])]
@@ -111,7 +111,7 @@ def test_on_lost_raises_in_a_batch_of_a_thread(any_proxy: Proxy, any_client: red
 
 @for_each("coalesce", [None, True])
 def test_on_lost_uses_the_filter(any_client: redis.Redis, coalesce: Any) -> None:
-    """A callable that fills the filter again does not wait for the call that met the loss."""
+    """An `on_lost` that refills the filter does not wait for the call that found the loss."""
     f: BloomFilter = BloomFilter(
         any_client, "seen", coalesce=coalesce, on_lost=lambda _: f.add_many(["known", "well"]), **SIZE
     )
@@ -122,7 +122,7 @@ def test_on_lost_uses_the_filter(any_client: redis.Redis, coalesce: Any) -> None
 
 
 def test_on_lost_uses_the_filter_in_company(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """The same where the call that meets the loss is shared."""
+    """The same holds if a shared call finds the loss."""
     f: BloomFilter = BloomFilter(
         any_proxy.client(), "seen", coalesce=True, on_lost=lambda _: f.add_many(["known", "well"]), **SIZE
     )
@@ -134,7 +134,7 @@ def test_on_lost_uses_the_filter_in_company(any_proxy: Proxy, any_client: redis.
 
 @pytest.mark.parametrize("what", ["an error", "an error that cannot be copied", "another"])
 def test_on_lost_raises_in_a_task(any_proxy: Proxy, any_client: redis.Redis, what: str) -> None:
-    """Each task gets an error, and none that says that somebody cancelled it."""
+    """Each task gets an error, and none gets CancelledError."""
 
     async def main() -> tuple[list[Any], bool]:
         async with any_proxy.asyncio_client() as client:
@@ -160,7 +160,7 @@ def test_on_lost_raises_in_a_task(any_proxy: Proxy, any_client: redis.Redis, wha
 
 
 def test_a_task_group_ends_with_the_error(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """A group of tasks is not told that all is well when none of its items was added."""
+    """A task group fails if none of its items was added."""
     done = []
 
     async def main() -> None:
@@ -193,7 +193,7 @@ def test_a_task_group_ends_with_the_error(any_proxy: Proxy, any_client: redis.Re
 
 
 def test_equal_items_of_threads_have_tokens_of_their_own(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """Of callers of one item in a shared call the first was new; its token says so, and no other does."""
+    """Of callers with one item in a shared call, only the first's token reports the item as new."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     company = Company(any_proxy, f, adds(f, ["x", "y", "x", "x"]))
     any_proxy.plan("add", lost)
@@ -205,7 +205,7 @@ def test_equal_items_of_threads_have_tokens_of_their_own(any_proxy: Proxy, any_c
 
 
 def test_equal_items_of_tasks_have_tokens_of_their_own(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """The same for tasks."""
+    """The same holds for tasks."""
 
     async def main() -> list[Any]:
         async with any_proxy.asyncio_client() as client:
@@ -229,7 +229,7 @@ def test_equal_items_of_tasks_have_tokens_of_their_own(any_proxy: Proxy, any_cli
 
 
 def test_equal_items_of_batches_are_answered_once(any_proxy: Proxy) -> None:
-    """Batches that share a call which was lost each go on with their rest: every item was new once."""
+    """Batches of a lost shared call each retry their rest: every item was new once."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     batches = [["x", "y"], ["x", "z"], ["z", "x"]]
     company = Company(any_proxy, f, [partial(f.add_many, batch) for batch in batches])
@@ -242,7 +242,7 @@ def test_equal_items_of_batches_are_answered_once(any_proxy: Proxy) -> None:
 
 
 def test_each_caller_has_an_error_of_its_own(any_proxy: Proxy) -> None:
-    """A traceback that one caller adds to is not another's."""
+    """What one caller adds to its traceback does not appear in another's."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     company = Company(any_proxy, f, adds(f, "abcd"))
     any_proxy.plan("add", lost)
@@ -253,7 +253,7 @@ def test_each_caller_has_an_error_of_its_own(any_proxy: Proxy) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("gevent") is None, reason="gevent is not installed")
 @pytest.mark.parametrize(("case", "ended"), [("queued", "b"), ("sending", "b"), ("sent", "c")])
 def test_a_greenlet_that_times_out(any_server: Server, case: str, ended: str) -> None:
-    """Wherever its call is, no other greenlet hangs, and asked again every item was new once."""
+    """Wherever a greenlet times out, no other greenlet hangs, and on retry every item was new once."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.greenlets", any_server.socket, case],
         cwd=Path(__file__).parents[3],

@@ -1,4 +1,4 @@
-"""Faults that were tried and changed no answer: lost, dropped and late copies by the thousand."""
+"""Faults that change no answer: lost, dropped and late copies by the thousand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORKERS = 6
 
 
 class Weather:
-    """A fate that loses, drops and delays script calls, as a seed decides."""
+    """A fate that loses, drops and delays script calls at random, from a seed."""
 
     def __init__(self, seed: int, shares: dict[str, float]) -> None:
         self.happened = Counter(dict.fromkeys(shares, 0))
@@ -54,18 +54,18 @@ class Weather:
         return passed(exchange)
 
     def lose(self, exchange: Exchange) -> bool:
-        """Execute the call and end the connection."""
+        """Execute the call, then end the connection."""
         return lost(exchange)
 
     def drop(self, exchange: Exchange) -> bool:
-        """End the connection."""
+        """End the connection without executing the call."""
         return dropped(exchange)
 
     def delay(self, exchange: Exchange) -> bool:
-        """End the connection, and execute the call when it has been sent again, or much later."""
+        """End the connection, and execute the call after its retry or much later."""
         exchange.hang_up()
         self._late += 1
-        time.sleep(self._dice.choice(DELAYS))  # in the thread of this connection
+        time.sleep(self._dice.choice(DELAYS))  # blocks only this connection's thread
         try:
             exchange.execute()
         finally:
@@ -79,7 +79,7 @@ class Weather:
 
 @contextmanager
 def stormy(proxy: Proxy, seed: int, shares: dict[str, float]) -> Iterator[Weather]:
-    """Let the proxy lose calls for a while, and then let the last copies arrive."""
+    """Let the proxy lose calls for a while, then let the last copies arrive."""
     weather = Weather(seed, shares)
     proxy.fate = weather
     try:
@@ -90,7 +90,7 @@ def stormy(proxy: Proxy, seed: int, shares: dict[str, float]) -> Iterator[Weathe
 
 
 def objects(proxy: Proxy, **options: Any) -> list[BloomFilter]:
-    """Return three objects of one filter; their clients retry never, once and twice."""
+    """Return three objects of one filter, whose clients retry never, once and twice."""
     made = [BloomFilter(proxy.client(retries=retries), "seen", **SIZE, **options) for retries in range(3)]
     for each in made:
         each.reserve()
@@ -98,7 +98,7 @@ def objects(proxy: Proxy, **options: Any) -> list[BloomFilter]:
 
 
 def work_on(times: int, work: Callable[[int, random.Random], None], seed: int) -> None:
-    """Let each worker repeat some work so often."""
+    """Let each worker repeat the work that many times."""
 
     def repeat(worker: int) -> None:
         dice = random.Random(seed * 100 + worker)
@@ -110,14 +110,14 @@ def work_on(times: int, work: Callable[[int, random.Random], None], seed: int) -
 
 
 def add_until_answered(f: BloomFilter, item: str) -> bool:
-    """Add an item until there is an answer, as a caller does."""
+    """Retry an add until it has an answer, as a caller does."""
     while True:
         with suppress(BloomError):
             return f.add(item)
 
 
 def add_all_until_answered(f: BloomFilter, items: Sequence[str]) -> list[bool]:
-    """The same for a batch."""
+    """Retry a batch until it has an answer."""
     told: list[bool] = []
     while len(told) < len(items):
         try:
@@ -133,7 +133,7 @@ def add_all_until_answered(f: BloomFilter, items: Sequence[str]) -> list[bool]:
 @pytest.mark.parametrize("layout", ["blocked", "classic"])
 @sized("times", make_test=30, make_test_all=1200)
 def test_every_item_is_new_once(server: Server, proxy: Proxy, layout: str, times: int) -> None:
-    """Single items and batches by six threads, over lost, dropped and late calls; the count is exact."""
+    """Six threads add single items and batches over lost, dropped and late calls; the count is exact."""
     seed = random.randrange(1_000_000)
     pool = [f"{i}" for i in range(20_000)]
     news: Counter[str] = Counter()
@@ -158,7 +158,7 @@ def test_every_item_is_new_once(server: Server, proxy: Proxy, layout: str, times
 
 
 class Claimants:
-    """Workers that claim items, and commit or release them; what they know of each other's claims."""
+    """Workers that claim items and commit or release them, and record each other's claims."""
 
     def __init__(self, filters: Sequence[BloomFilter], pool: Sequence[str]) -> None:
         self.committed: Counter[str] = Counter()
@@ -169,7 +169,7 @@ class Claimants:
         self._lock = threading.Lock()
 
     def work(self, worker: int, dice: random.Random) -> None:
-        """Claim an item; do with it as the dice say."""
+        """Claim an item, and treat it at random."""
         item = dice.choice(self._pool)
         claim = self._claim(self._filters[worker % 3], item)
         if not claim:
@@ -180,7 +180,7 @@ class Claimants:
                 self.wrong.append(f"two hold {item}")
         if dice.random() < 0.3:
             with self._lock:
-                self._held[item] -= 1  # from the moment on that the release is sent
+                self._held[item] -= 1  # others may claim it once the release is sent
             with suppress(BloomError):
                 claim.release()
         else:
@@ -208,7 +208,7 @@ class Claimants:
 
 @sized("times", make_test=60, make_test_all=1000)
 def test_every_item_is_committed_once(server: Server, proxy: Proxy, times: int) -> None:
-    """Claims, releases and commits by six threads: never two holders, and none lost."""
+    """Six threads claim, release and commit: an item never has two holders, and none is lost."""
     seed = random.randrange(1_000_000)
     pool = [f"{i}" for i in range(3000)]
     claimants = Claimants(objects(proxy), pool)
@@ -224,7 +224,7 @@ def test_every_item_is_committed_once(server: Server, proxy: Proxy, times: int) 
 
 @pytest.mark.parametrize("layout", ["blocked", "classic"])
 def test_a_full_memory_met_by_a_replay(server: Server, proxy: Proxy, bloom: Any, layout: str) -> None:
-    """The call was executed, and its receipt answers: that takes no memory."""
+    """The call was executed, and its receipt answers, which needs no memory."""
     f = bloom(proxy.client(retries=1), "seen", layout=layout, **SIZE)
     f.add("warm")
     with server.client() as client:
@@ -237,7 +237,7 @@ def test_a_full_memory_met_by_a_replay(server: Server, proxy: Proxy, bloom: Any,
 
 
 def test_a_clear_keeps_the_expiry(client: redis.Redis, bloom: Any) -> None:
-    """A filter that is emptied expires when it would have."""
+    """A cleared filter expires at its old time."""
     f = bloom(client, "seen", ttl=1000, **SIZE)
     f.add("x")
     f.clear()
@@ -246,7 +246,7 @@ def test_a_clear_keeps_the_expiry(client: redis.Redis, bloom: Any) -> None:
 
 @for_each("name", ["{}x", "a}b", "{a", "x{y}z", "{", "}", "{}", "a b", "ä{ö}ü"])
 def test_odd_names(client: redis.Redis, bloom: Any, name: str) -> None:
-    """Braces wherever they stand: a filter answers, and leaves only what expires beside it."""
+    """With braces anywhere in its name a filter works, and leaves only keys that expire."""
     f = bloom(client, name, **SIZE)
     assert [f.add("q"), f.add("q"), f.claim("r").state] == [True, False, "claimed"]
     others = [key for key in client.scan_iter() if key != name.encode()]

@@ -1,4 +1,4 @@
-"""Answers that are kept and calls that are pending: each is handed out once, and only for its filter."""
+"""Kept answers and pending calls: each is returned once, and only for its filter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SIZE: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9}
 
 
 class Interrupted(LosingClient):
-    """A client that is interrupted, as by Ctrl-C, at a call that has been executed."""
+    """A client interrupted, as by Ctrl-C, at a call that was executed."""
 
     def __init__(self, client: redis.Redis) -> None:
         super().__init__(client)
@@ -54,7 +54,7 @@ class Interrupted(LosingClient):
 
 @for_each("made", [BloomFilter, ScalingBloomFilter])
 def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any]) -> None:
-    """Each of its items is new when it is asked about again, in whichever script Ctrl-C came."""
+    """Whichever script Ctrl-C interrupts, each item of the batch is new on retry."""
     with any_server.client() as client:
         interrupted: Any = Interrupted(client)
         f = made(interrupted, "seen", **SIZE)
@@ -69,7 +69,7 @@ def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any
 
 
 def test_a_kept_answer_of_an_item_that_was_removed(any_server: Server) -> None:
-    """Its call has counted; who asks for its answer adds the item no second time."""
+    """Its call has counted; the retry gets the answer and does not add the item again."""
     with any_server.client() as client:
         interrupted: Any = Interrupted(client)
         f = CountingBloomFilter(interrupted, "seen", **SIZE)
@@ -85,7 +85,7 @@ def test_a_kept_answer_of_an_item_that_was_removed(any_server: Server) -> None:
 
 @for_each("made", [BloomFilter, ScalingBloomFilter])
 def test_a_load_takes_no_answers(any_server: Server, made: Callable[..., Any]) -> None:
-    """Whose call was interrupted asks again after a load of the same item, and it was new."""
+    """The load does not take the pending answer: a later retry still reports the item as new."""
     with any_server.client() as client:
         interrupted: Any = Interrupted(client)
         f = made(interrupted, "seen", **SIZE)
@@ -99,7 +99,7 @@ def test_a_load_takes_no_answers(any_server: Server, made: Callable[..., Any]) -
 
 
 def test_claims_that_are_interrupted(any_server: Server) -> None:
-    """They are held by whoever asks again on the same object, not lost until their leases run out."""
+    """A retry on the same object holds the claims; they are not lost until their leases run out."""
     with any_server.client() as client:
         interrupted: Any = Interrupted(client)
         f = BloomFilter(interrupted, "seen", **SIZE)
@@ -112,7 +112,7 @@ def test_claims_that_are_interrupted(any_server: Server) -> None:
 
 
 def test_a_sharded_batch_that_is_cancelled(any_server: Server) -> None:
-    """What one of its servers had answered, while another was slow, is not lost."""
+    """The answers of one server are kept, though another was slow."""
 
     async def main(verb: str) -> int:
         path = any_server.socket
@@ -135,7 +135,7 @@ def test_a_sharded_batch_that_is_cancelled(any_server: Server) -> None:
             items = [f"x{i}" for i in range(400)]
             task = asyncio.ensure_future(getattr(f, verb)(items))
             await reached.wait()
-            for _ in range(200):  # so that the other one is answered
+            for _ in range(200):  # enough turns for the other server's reply
                 await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -148,18 +148,18 @@ def test_a_sharded_batch_that_is_cancelled(any_server: Server) -> None:
 
 
 def test_a_kept_answer_of_an_item_that_has_expired(any_server: Server, bloom: Any) -> None:
-    """The item is added again, and not merely said to be new."""
+    """The item is added again, and not only reported as new."""
     with any_server.client() as client:
         f = RotatingBloomFilter(client, "seen", capacity=1000, error_rate=1e-6, window=60, slices=2)
         f.add("warm")
-        f._operations.keeper()([b"x"], [True])  # as a cancelled task does
+        f._operations.answer_store()([b"x"], [True])  # like a cancelled task
         assert f.add("x")
         assert "x" in f
         assert not f.add("x")
 
 
 def test_a_late_reply(any_proxy: Proxy, any_server: Server, clock: Clock) -> None:
-    """Of the items that it says were new each is new once: to its token or to a plain call."""
+    """Each item that the late reply reports as new is new once: by its token or by a plain call."""
     with any_server.client() as admin, any_proxy.client(retries=1) as client:
         f = BloomFilter(client, "seen", **SIZE)
         f.add("old")
@@ -178,7 +178,7 @@ def test_a_late_reply(any_proxy: Proxy, any_server: Server, clock: Clock) -> Non
 
 
 def test_an_item_asked_about_while_layers_are_added(any_server: Server) -> None:
-    """A pending item of a scaling filter is answered after growth, in a word of the public errors."""
+    """A pending item of a scaling filter gets its answer after growth, or a public error."""
     with any_server.client() as client, any_server.client() as other:
         losing: Any = LosingClient(client)
         small: dict[str, Any] = {"capacity": 100, "error_rate": 1e-4}
@@ -197,7 +197,7 @@ def test_an_item_asked_about_while_layers_are_added(any_server: Server) -> None:
 
 
 def test_a_loss_that_is_met_late(any_server: Server) -> None:
-    """A test that met the old filter's loss says nothing about the filter that stands there by now."""
+    """A late error about the old filter's loss does not affect the new filter."""
     with any_server.client() as client:
         met, go = threading.Event(), threading.Event()
 
@@ -233,7 +233,7 @@ def test_a_loss_that_is_met_late(any_server: Server) -> None:
 
 
 def test_others_while_a_loss_is_told(any_server: Server) -> None:
-    """While `on_lost` runs, its thread may use the filter; no other thread goes on with an empty one."""
+    """While `on_lost` runs, its thread may use the filter; no other thread continues with an empty one."""
     with any_server.client() as client:
         seen: list[object] = []
 
@@ -257,7 +257,7 @@ def test_others_while_a_loss_is_told(any_server: Server) -> None:
 
 
 def test_what_is_pending_for_a_filter_that_is_gone(any_server: Server) -> None:
-    """An item that nobody asks about again keeps neither the copy nor later items from their answers."""
+    """A pending item that nobody retries blocks neither the cache nor the answers of later items."""
     with any_server.client() as client:
         losing: Any = LosingClient(client)
         f = BloomFilter(losing, "seen", **SIZE, local_cache=True)
@@ -273,7 +273,7 @@ def test_what_is_pending_for_a_filter_that_is_gone(any_server: Server) -> None:
 
 
 def test_a_token_older_than_its_reader(any_server: Server) -> None:
-    """However old a token is, "already there" is not said where it may be by the token's own call."""
+    """However old a token is, "already there" is never said of an item that its own call may have added."""
     with any_server.client() as client:
         losing: Any = LosingClient(client)
         f = BloomFilter(losing, "seen", **SIZE)
@@ -303,7 +303,7 @@ def test_a_token_older_than_its_reader(any_server: Server) -> None:
 def test_singly_and_in_batches(
     any_server: Server, made: Callable[..., Any], options: dict[str, Any], seed: int
 ) -> None:
-    """Over a client that loses requests and replies, every item is new exactly once, however it is asked."""
+    """Over a client that loses requests and replies every item is new once, singly and in batches."""
     dice = random.Random(seed)
     with any_server.client() as client:
         losing: Any = LosingClient(client)

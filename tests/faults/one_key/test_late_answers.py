@@ -1,4 +1,4 @@
-"""A late answer: "already there" is none where it may be the work of the very call."""
+"""Late answers: "already there" does not count if the item may be the call's own."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ LATE = RECEIPT_SECONDS + 20
 
 @pytest.fixture
 def admin(any_server: Server) -> Iterator[redis.Redis]:
-    """A client that goes past the proxy."""
+    """A client that bypasses the proxy."""
     with any_server.client() as made:
         yield made
 
 
 def outlived(admin: redis.Redis, clock: Clock) -> Callable[[], None]:
-    """Return what happens between two sendings: so much time passes that the receipt expires."""
+    """Return an action for between two attempts: enough time passes for the receipt to expire."""
 
     def action() -> None:
         clock.advance(LATE)
@@ -48,7 +48,7 @@ def outlived(admin: redis.Redis, clock: Clock) -> Callable[[], None]:
 def test_a_call_that_outlives_its_receipt(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
 ) -> None:
-    """One add that its client sends again so late is never answered "already there" for its own item."""
+    """An add that its client retries too late never gets "already there" for its own item."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", once_executed(outlived(admin, clock), lost))
@@ -58,7 +58,7 @@ def test_a_call_that_outlives_its_receipt(
 
 
 def eleven_minutes(clock: Clock, admin: redis.Redis) -> Iterator[None]:
-    """Let a round of a loop take a minute; after ten of them the server has forgotten the call."""
+    """Let each round of a loop take a minute; after ten of them the receipt has expired."""
     for minute in itertools.count(1):
         clock.advance(60)
         if minute == 10:
@@ -71,7 +71,7 @@ def eleven_minutes(clock: Clock, admin: redis.Redis) -> Iterator[None]:
 def test_a_loop_that_asks_for_eleven_minutes(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any, *, by_token: bool, another: bool
 ) -> None:
-    """It ends in an error that says that it is final, as does every later ask; never in "already there"."""
+    """The loop and every later retry get a final error, never "already there"."""
     f = bloom(any_proxy.client(retries=0), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", lost, *[dropped] * 9)
@@ -87,7 +87,7 @@ def test_a_loop_that_asks_for_eleven_minutes(
         next(rounds)
         assert len(told) < 20
     assert len(told) > 10
-    assert "cannot be known any more, however often" in str(told[-1])
+    assert "cannot be known any more, and no retry" in str(told[-1])
     assert copy.copy(told[-1]).final
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError) as caught:
@@ -100,11 +100,11 @@ def test_a_loop_that_asks_for_eleven_minutes(
 def test_a_call_that_counts_is_not_asked_about_without_its_receipt(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, verb: str, *, by_token: bool
 ) -> None:
-    """Its error is final and nothing is sent; the next call without the token is one of its own."""
+    """The retry gets a final error and sends nothing; a call without the token is a new call."""
     f = CountingBloomFilter(any_proxy.client(retries=0), "seen", **SIZE)
     before = 2 if verb == "remove" else 0
     f.add_many(["x"] * before + ["warm"])
-    f.remove("warm")  # the server knows the scripts
+    f.remove("warm")  # loads the scripts
     f.add("warm")
     any_proxy.plan(verb, lost)
     with pytest.raises(OutcomeUnknownError) as caught:
@@ -129,7 +129,7 @@ def taken_out(f: CountingBloomFilter, item: str) -> int:
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the monotonic clock counts all time here")
 def test_a_machine_that_slept(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any) -> None:
-    """The time counts: receipts are gone, leases are over."""
+    """The time asleep counts: receipts and leases have expired."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
     claim = f.claim("claimed", 60)
@@ -148,7 +148,7 @@ def test_a_machine_that_slept(any_proxy: Proxy, admin: redis.Redis, clock: Clock
 def test_a_loop_over_the_rest_for_eleven_minutes(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
 ) -> None:
-    """It is told of each item that cannot be known, decides about it, and goes on with the others."""
+    """Each unknowable item is reported; the loop drops it and continues with the others."""
     f = bloom(any_proxy.client(retries=0), "seen", **SIZE)
     f.add("b")
     any_proxy.plan("add", lost, *[dropped] * 9)
@@ -171,7 +171,7 @@ def test_a_loop_over_the_rest_for_eleven_minutes(
 
 
 def test_of_callers_that_share_a_call_one_is_told(any_proxy: Proxy, admin: redis.Redis, clock: Clock) -> None:
-    """An item that cannot be known is final for who asked about it, not for those whose items came along."""
+    """An unknowable item is final for its own caller, not for callers whose items shared the call."""
 
     async def scene() -> None:
         async with any_proxy.asyncio_client(retries=0) as client:
@@ -192,7 +192,7 @@ def test_of_callers_that_share_a_call_one_is_told(any_proxy: Proxy, admin: redis
 
 
 def test_a_late_answer_from_the_receipt(any_proxy: Proxy, clock: Clock, bloom: Any) -> None:
-    """An answer that proves itself holds, however late it is."""
+    """An answer from a receipt is valid, however late."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", once_executed(lambda: clock.advance(LATE), lost))
@@ -202,7 +202,7 @@ def test_a_late_answer_from_the_receipt(any_proxy: Proxy, clock: Clock, bloom: A
 def test_a_late_call_that_was_not_executed(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
 ) -> None:
-    """Its item is new when the second sending is executed."""
+    """An item that was not added at first is new when the second attempt runs."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", after(outlived(admin, clock), dropped))
@@ -210,7 +210,7 @@ def test_a_late_call_that_was_not_executed(
 
 
 def test_a_late_batch(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any) -> None:
-    """No item of it is answered "already there"."""
+    """No item of the batch gets "already there"."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", once_executed(outlived(admin, clock), lost))
@@ -221,7 +221,7 @@ def test_a_late_batch(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom:
 
 
 def test_a_late_removal(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any) -> None:
-    """It is not answered "not in" for the item that it took out itself."""
+    """The removal does not get "not in" for the item that it removed itself."""
     f = bloom(any_proxy.client(retries=1), "seen", kind="CountingBloomFilter", **SIZE)
     f.add_many(["x", "warm"])
     f.remove("warm")
@@ -231,7 +231,7 @@ def test_a_late_removal(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloo
 
 
 def test_a_late_call_of_many_threads(any_proxy: Proxy, admin: redis.Redis, clock: Clock) -> None:
-    """Of threads that share it, none is answered "already there"."""
+    """None of the threads that share the call gets "already there"."""
     f = BloomFilter(any_proxy.client(retries=1), "seen", coalesce=True, **SIZE)
     f.add("warm")
     held = Held()
@@ -247,7 +247,7 @@ def test_a_late_call_of_many_threads(any_proxy: Proxy, admin: redis.Redis, clock
 
 @contextmanager
 def pending(proxy: Proxy, f: Any, item: str) -> Iterator[str]:
-    """Leave an item without an answer that was executed; yield its token."""
+    """Leave an executed add without an answer; yield its token."""
     proxy.plan("add", lost)
     with pytest.raises(OutcomeUnknownError) as caught:
         f.add(item)
@@ -255,15 +255,15 @@ def pending(proxy: Proxy, f: Any, item: str) -> Iterator[str]:
     yield caught.value.token
 
 
-@pytest.mark.parametrize("under_way", [0.0, 140.0])
+@pytest.mark.parametrize("in_flight", [0.0, 140.0])
 @pytest.mark.parametrize("way", ["again", "by token"])
 def test_a_token_holds_for_a_minute_from_the_error(
-    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any, *, under_way: float, way: str
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any, *, in_flight: float, way: str
 ) -> None:
-    """However long the sendings took: ten of them, 15 s each, with the longest of timeouts."""
+    """It is valid for a minute after ten attempts of 15 s each, with the longest of timeouts."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
-    any_proxy.plan("add", lost, after(lambda: clock.advance(under_way), lost))
+    any_proxy.plan("add", lost, after(lambda: clock.advance(in_flight), lost))
     with pytest.raises(OutcomeUnknownError) as caught:
         f.add("x")
     clock.advance(60)
@@ -274,7 +274,7 @@ def test_a_token_holds_for_a_minute_from_the_error(
 
 
 def test_a_receipt_outlasts_all_sendings_by_a_minute(any_client: redis.Redis, bloom: Any) -> None:
-    """The server keeps it for longer than ten sendings of 15 s, and a minute."""
+    """The server keeps a receipt for longer than ten attempts of 15 s, plus a minute."""
     bloom(any_client, "seen", **SIZE).add("x")
     (receipt,) = beside(any_client, "receipt")
     assert any_client.pttl(receipt) > (10 * 15 + 60) * 1000
@@ -284,7 +284,7 @@ def test_a_receipt_outlasts_all_sendings_by_a_minute(any_client: redis.Redis, bl
 def test_a_pending_item_whose_receipt_is_gone(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any, way: str
 ) -> None:
-    """It is there, and nobody can know any more whether it was new: no answer is made up."""
+    """The item is present, and whether it was new is unknown: the call raises instead of guessing."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     with pending(any_proxy, f, "x") as token:
@@ -297,7 +297,7 @@ def test_a_pending_item_whose_receipt_is_gone(
 def test_a_pending_item_that_was_not_executed_is_new_however_late(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
 ) -> None:
-    """It is not there, so this call adds it."""
+    """The item is absent, so the retry adds it."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", dropped)
@@ -310,7 +310,7 @@ def test_a_pending_item_that_was_not_executed_is_new_however_late(
 def test_the_rest_of_a_batch_whose_receipt_is_gone(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
 ) -> None:
-    """No item of it is answered "already there"."""
+    """No item of the batch gets "already there"."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", lost)
@@ -324,7 +324,7 @@ def test_the_rest_of_a_batch_whose_receipt_is_gone(
 
 
 def test_an_item_that_is_known_to_others_stays_so(any_proxy: Proxy, clock: Clock, bloom: Any) -> None:
-    """A prompt "already there" is an answer, also where other items are pending."""
+    """A prompt "already there" is an answer, even while other items are pending."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add_many(["known", "warm"])
     with pending(any_proxy, f, "x"):
@@ -334,7 +334,7 @@ def test_an_item_that_is_known_to_others_stays_so(any_proxy: Proxy, clock: Clock
 
 
 def test_an_answer_that_was_kept_does_not_age(any_proxy: Proxy, clock: Clock) -> None:
-    """An answer that arrived when nobody was there is handed out whenever somebody asks."""
+    """An answer that arrived after its caller had gone is returned to a retry at any time."""
 
     async def main() -> None:
         held = Held()

@@ -1,4 +1,4 @@
-"""Late copies of claims, names that resemble each other, older copies, damaged strings, chosen items."""
+"""Rare cases: late claims, similar names, older copies, damaged strings, chosen items."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 
 @pytest.fixture
 def late() -> LateCopy:
-    """A copy of a request that is delayed in the network while the client sends it again."""
+    """A copy of a request that the network delays while the client retries it."""
     return LateCopy()
 
 
 def lease_of(client: redis.Redis) -> int:
-    """Return the milliseconds for which the one claim is held."""
+    """Return the milliseconds left of the only claim's lease."""
     (claim,) = beside(client, "claim")
     return int(client.pttl(claim))
 
@@ -39,7 +39,7 @@ def lease_of(client: redis.Redis) -> int:
 def test_a_late_copy_never_shortens_a_lease(
     server: Server, proxy: Proxy, bloom: Any, late: LateCopy, verb: str
 ) -> None:
-    """A claim of 2 s that was extended to 600 s is held for 600 s."""
+    """A claim of 2 s that was extended to 600 s keeps the 600 s."""
     f = bloom(proxy.client(retries=1), "seen", **SIZE)
     bloom_wait = getattr(bloom, "wait", lambda answer: answer)
     warm = f.claim("warm")
@@ -61,7 +61,7 @@ def test_a_late_copy_never_shortens_a_lease(
 def test_late_copies_of_a_batch_never_shorten_a_lease(
     any_proxy: Proxy, any_client: redis.Redis, late: LateCopy
 ) -> None:
-    """The same for claims that were made together."""
+    """The same holds for claims made in a batch."""
     f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
     f.claim("warm").commit()
     any_proxy.plan("claim", late)
@@ -74,7 +74,7 @@ def test_late_copies_of_a_batch_never_shorten_a_lease(
 def test_a_late_copy_of_a_claim_of_a_committed_item(
     any_proxy: Proxy, any_client: redis.Redis, late: LateCopy
 ) -> None:
-    """The item is done, and stays so."""
+    """The item is done, and stays done."""
     f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
     f.claim("warm").commit()
     any_proxy.plan("claim", late)
@@ -87,7 +87,7 @@ def test_a_late_copy_of_a_claim_of_a_committed_item(
 def test_a_late_copy_of_a_claim_of_a_released_item(
     any_proxy: Proxy, any_client: redis.Redis, late: LateCopy
 ) -> None:
-    """The item is free, and stays so."""
+    """The item is free, and stays free."""
     f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
     f.claim("warm").release()
     any_proxy.plan("claim", late)
@@ -105,7 +105,7 @@ def _beside(name: str) -> list[bytes]:
 
 
 def test_no_two_names_share_keys() -> None:
-    """What lies beside one filter is neither beside another nor a filter, and in the slot of its own."""
+    """No key beside a filter belongs to another filter, and all lie in the filter's slot."""
     keys = [key for name in NAMES for key in (name.encode(), *_beside(name))]
     assert len(set(keys)) == len(keys)
     for name in NAMES:
@@ -136,7 +136,7 @@ def _restored(client: redis.Redis) -> Callable[[], object]:
 def test_an_older_copy_is_noticed_by_its_count(
     server: Server, bloom: Any, keep: Callable[[redis.Redis], Callable[[], object]]
 ) -> None:
-    """`info()` of an object that has seen more items raises, so does every call until it is dealt with."""
+    """`info()` raises if the count is lower than before, and so does every call until reserve()."""
     with server.client() as client:
         f = bloom(client, "seen", **SIZE)
         f.add("a")
@@ -154,7 +154,7 @@ def test_an_older_copy_is_noticed_by_its_count(
 
 
 def test_a_reply_that_was_overtaken_is_no_older_copy(any_client: redis.Redis) -> None:
-    """Of two calls of info() the first may be answered last: its count is lower, and nothing was lost."""
+    """A reply of info() that arrives after a later one may be lower, which is no loss."""
     f = BloomFilter(any_client, "seen", **SIZE)
     f.add("a")
     assert f.info().count == 1
@@ -169,7 +169,7 @@ def test_a_reply_that_was_overtaken_is_no_older_copy(any_client: redis.Redis) ->
 
 
 def test_a_count_that_others_raised_is_no_loss(any_client: redis.Redis, bloom: Any) -> None:
-    """Nor is one that stays, nor that of a filter from which items are removed."""
+    """Neither an equal count nor a lower one of a filter with removals is a loss."""
     f, other = bloom(any_client, "seen", **SIZE), BloomFilter(any_client, "seen", **SIZE)
     f.add("a")
     assert [f.info().count, f.info().count] == [1, 1]
@@ -185,8 +185,8 @@ def test_a_count_that_others_raised_is_no_loss(any_client: redis.Redis, bloom: A
 
 
 @for_each("layout", ["blocked", "classic"])
-def test_a_clear_that_the_server_refuses_loses_nothing(server: Server, bloom: Any, layout: str) -> None:
-    """Where it takes no string of that size any more, the filter stays as it is."""
+def test_a_clear_that_the_server_refuses_loses_nothing(server: Server, bloom: Any, layout: Any) -> None:
+    """If the server refuses a string of that size, the filter stays unchanged."""
     with server.client() as client:
         f = bloom(client, "seen", capacity=3_000_000, error_rate=0.01, layout=layout)
         f.add("x")
@@ -214,8 +214,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @for_each("call", CALLS)
 @for_each("layout", ["blocked", "classic"])
-def test_bits_that_are_cut_off_are_a_mismatch(server: Server, layout: str, call: str) -> None:
-    """Whoever has used the filter, or opens it, is told; and what is left is not written to."""
+def test_bits_that_are_cut_off_are_a_mismatch(server: Server, layout: Any, call: str) -> None:
+    """Old and new objects get an error, and the remaining bits are not written to."""
     with server.client() as client:
         f = BloomFilter(client, "seen", layout=layout, **SIZE)
         f.add("a")
@@ -230,7 +230,7 @@ def test_bits_that_are_cut_off_are_a_mismatch(server: Server, layout: str, call:
 
 
 def test_a_receipt_of_another_type_is_no_lost_filter(client: redis.Redis, bloom: Any) -> None:
-    """A key in the place of a receipt is left alone, and the filter goes on without it."""
+    """A key of another type in place of a receipt is left alone, and the filter works without it."""
     f = bloom(client, "seen", **SIZE)
     f.add("a")
     (receipt,) = beside(client, "receipt")
@@ -242,7 +242,7 @@ def test_a_receipt_of_another_type_is_no_lost_filter(client: redis.Redis, bloom:
 
 @pytest.fixture
 def chosen() -> tuple[bytes, bytes]:
-    """Two different items with one MurmurHash3, whatever its seed."""
+    """Two different items with the same MurmurHash3 for every seed."""
     item = random.Random(1).randbytes(32)
     other = collision(item)
     assert item != other
@@ -251,7 +251,7 @@ def chosen() -> tuple[bytes, bytes]:
 
 
 def test_chosen_items_collide(any_client: redis.Redis, bloom: Any, chosen: tuple[bytes, bytes]) -> None:
-    """Whoever chooses items can have one called "already there": that is what `keyed` is for."""
+    """Whoever chooses items can make one "already there", which `keyed` prevents."""
     f = bloom(any_client, "seen", **SIZE)
     assert [f.add(item) for item in chosen] == [True, False]
 
@@ -260,7 +260,7 @@ def test_chosen_items_collide(any_client: redis.Redis, bloom: Any, chosen: tuple
 def test_a_keyed_filter_tells_chosen_items_apart(
     any_client: redis.Redis, bloom: Any, chosen: tuple[bytes, bytes], secret: bytes | str
 ) -> None:
-    """For every client with the secret, one by one and in batches."""
+    """Every client with the secret tells them apart, one by one and in batches."""
     f = bloom(any_client, "seen", encode=bloomredis.keyed(secret), **SIZE)
     assert [f.add(item) for item in chosen] == [True, True]
     other = bloom(any_client, "seen", encode=bloomredis.keyed(secret), **SIZE)
@@ -268,15 +268,15 @@ def test_a_keyed_filter_tells_chosen_items_apart(
 
 
 def test_keyed_takes_items_as_filters_do() -> None:
-    """A number, its text and its bytes are one item; with another secret they are another one."""
+    """A number, its text and its bytes are one item; another secret gives another item."""
     one, two = (bloomredis.keyed(secret) for secret in (b"a" * 16, b"b" * 16))
     assert one(42) == one("42") == one(b"42") != two(42)
     with pytest.raises(TypeError):
-        one(4.2)  # type: ignore[arg-type]  # that is the point
+        one(4.2)  # type: ignore[arg-type]  # tested on purpose
 
 
 @for_each("secret", [b"", "short", b"fifteen bytes.."])
 def test_a_short_secret_is_refused(secret: bytes | str) -> None:
-    """It could be guessed."""
+    """A short secret could be guessed."""
     with pytest.raises(ValueError, match="secret"):
         bloomredis.keyed(secret)

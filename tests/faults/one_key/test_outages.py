@@ -1,4 +1,4 @@
-"""Batches that an outage interrupts: every item is new exactly once in the end, however long it lasts."""
+"""Batches that an outage interrupts: every item is new exactly once, however long it lasts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.support.sizes import sized
 
 SIZE: dict[str, Any] = {"capacity": 1_600_000, "error_rate": 1e-6}
 OUTAGE = 112.0
-"""Seconds; well within the time that receipts last."""
+"""Seconds, far below the life of receipts."""
 
 
 def told_in_the_end(f: BloomFilter, items: Sequence[str]) -> list[bool]:
-    """Add items in one batch, which an outage interrupts; go on with the rest when it is over."""
+    """Add items in one batch that an outage interrupts; retry the rest after it."""
     try:
         return f.add_many(items)
     except BatchInterruptedError as error:
@@ -45,7 +45,7 @@ def _rest(f: BloomFilter, rest: Sequence[str]) -> list[bool]:
 def test_batches_of_many_threads_over_an_outage(
     any_proxy: Proxy, clock: Clock, count: int, last: Fate
 ) -> None:
-    """Four batches under way are cut off at once; none of their items is lost or new a second time."""
+    """Four batches in flight are cut off at once; no item is lost or new a second time."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.reserve()
     f.add("warm")
@@ -71,7 +71,7 @@ def test_batches_of_many_threads_over_an_outage(
 def test_a_batch_over_a_long_outage(
     any_proxy: Proxy, clock: Clock, bloom: Any, count: int, last: Fate
 ) -> None:
-    """Answers that had arrived are in the error, and the others are not forgotten."""
+    """The error has the answers that arrived, and a retry has the others."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     items = [f"{i}" for i in range(count)]
@@ -87,7 +87,7 @@ def test_a_batch_over_a_long_outage(
 @pytest.mark.faults
 @sized("count", make_test=10_000, make_test_all=20_000)
 def test_a_batch_over_many_outages(any_proxy: Proxy, bloom: Any, count: int) -> None:
-    """Every tenth call is lost, and every tenth never arrives."""
+    """Of the calls every tenth is lost after execution, and every tenth before it."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     rest: Sequence[str] = [f"{i}" for i in range(count)]

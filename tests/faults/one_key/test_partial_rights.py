@@ -1,4 +1,4 @@
-"""A right that is missing is met before the first write: a refused call leaves the filter as it was."""
+"""A missing right fails before the first write: a refused call leaves the filter unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: dict[str, Callable[[redis.Redis], Any]] = {
     "counting": lambda client: CountingBloomFilter(client, "seen", **SIZE),
 }
 SENDING = {"+eval", "+evalsha"}
-"""Rights that a client needs to call a script at all."""
+"""Rights without which a client cannot call a script at all."""
 
 RIGHTS = [word for word in acl_rule() if word.startswith("+") and word not in SENDING]
 ITEMS = [f"{i}" for i in range(200)]
@@ -30,11 +30,11 @@ ITEMS = [f"{i}" for i in range(200)]
 
 @contextmanager
 def without(server: Server, right: str) -> Iterator[redis.Redis]:
-    """A client of a user who has the documented rights but one."""
+    """A client of a user with the documented rights except one."""
     with server.client() as admin:
         rule = [word for word in acl_rule() if word != right]
         admin.execute_command("ACL", "SETUSER", "worker", "reset", ">pw", "on", *rule)
-    with server.client(username="worker", password="pw") as client:  # noqa: S106 - of a server of the tests
+    with server.client(username="worker", password="pw") as client:  # noqa: S106 - a test server's password
         yield client
 
 
@@ -45,13 +45,13 @@ def change(admin: Any, right: str) -> None:
 
 @pytest.fixture
 def admin(server: Server) -> Iterator[redis.Redis]:
-    """A client that may do everything."""
+    """A client with all rights."""
     with server.client() as made:
         yield made
 
 
 def refusal_of(call: Callable[[], object]) -> BaseException | None:
-    """Return the refusal that a call met."""
+    """Return the refusal of a call."""
     try:
         call()
     except BatchInterruptedError as error:
@@ -71,14 +71,14 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 PAIRS = [(kind, verb) for kind in KINDS for verb in CALLS if kind == "counting" or verb != "remove"]
-"""Only a filter that counts has removals."""
+"""Removals exist only in a counting filter."""
 
 
 @pytest.mark.parametrize(("kind", "verb"), PAIRS)
 def test_a_refused_call_leaves_the_filter_as_it_was(
     server: Server, admin: redis.Redis, kind: str, verb: str
 ) -> None:
-    """Whichever right is missing, every byte of the filter and its expiry are those before."""
+    """Whichever right is missing, the filter and its expiry are unchanged, byte for byte."""
     for right in RIGHTS:
         admin.flushall()
         f = KINDS[kind](admin)
@@ -97,7 +97,7 @@ def test_a_refused_call_leaves_the_filter_as_it_was(
 def test_refused_items_are_new_when_the_right_is_granted(
     server: Server, admin: redis.Redis, kind: str
 ) -> None:
-    """For another object, which knows nothing of the refused call; so a wrong rule costs no item."""
+    """They are new for another object too, so a wrong rule costs no item."""
     refusals = 0
     for right in RIGHTS:
         admin.flushall()
@@ -107,16 +107,16 @@ def test_refused_items_are_new_when_the_right_is_granted(
             refused = [refusal_of(call) for call in (lambda: f.add("x"), lambda: f.add_many(ITEMS))]  # noqa: B023 - called at once
         refusals += sum(each is not None for each in refused)
         change(admin, right)
-        with server.client(username="worker", password="pw") as client:  # noqa: S106 - of a server of the tests
+        with server.client(username="worker", password="pw") as client:  # noqa: S106 - of a test's server
             f = KINDS[kind](client)
             assert f.add("x") == (refused[0] is not None), right
             assert f.add_many(ITEMS) == [refused[1] is not None] * len(ITEMS), right
-    assert refusals >= 4  # at least of reading, writing, and writing a receipt
+    assert refusals >= 4  # at least for reading, writing, and writing a receipt
 
 
 @pytest.mark.parametrize("kind", ["blocked", "classic"])
 def test_a_refused_commit_keeps_the_claim(server: Server, admin: redis.Redis, kind: str) -> None:
-    """Nothing is marked, the claim is still held, and is committed when the right is granted."""
+    """Nothing is added and the claim is kept; the commit succeeds when the right is granted."""
     for right in RIGHTS:
         admin.flushall()
         with without(server, "") as client:
@@ -135,7 +135,7 @@ def test_a_refused_commit_keeps_the_claim(server: Server, admin: redis.Redis, ki
 
 
 def test_no_filter_stays_without_its_expiry(server: Server, admin: redis.Redis) -> None:
-    """Whichever right is missing when a filter is created, what is left of it expires."""
+    """Whichever right is missing at the creation of a filter, the key left over expires."""
     for right in RIGHTS:
         admin.flushall()
         with without(server, right) as client:

@@ -1,4 +1,4 @@
-"""Faults while a filter is rebuilt: lost replies, and a filter that vanishes."""
+"""Faults during a rebuild: lost replies, and a filter that vanishes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ FAILED = (ZeroDivisionError, ZeroDivisionError(), None)
 
 @pytest.fixture(autouse=True)
 def known_scripts(any_client: redis.Redis) -> None:
-    """Let the server know the scripts: a lost reply is that of a call that was executed."""
+    """Load the scripts, so that each lost reply is that of an executed call."""
     for verb in scripts.verbs():
         for layered in (False, True):
-            any_client.script_load(scripts.load(verb, layered=layered).text)
+            any_client.script_load(scripts.load_script(verb, layered=layered).text)
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_who_follows_notices_a_loss(any_proxy: Proxy, any_client: redis.Redis, *, is_replaced: bool) -> None:
-    """A filter that vanishes between the refusal and the next look is lost, and not made again."""
+    """A filter that vanishes between the refusal and the next read is lost, and is not recreated."""
     seen, other = (BloomFilter(client, "seen", **OLD) for client in (any_client, any_proxy.client()))
     other.add("x")
 
@@ -55,7 +55,7 @@ def test_who_follows_notices_a_loss(any_proxy: Proxy, any_client: redis.Redis, *
 @pytest.mark.parametrize("verb", ["begin_rebuild", "end_rebuild", "abandon_rebuild"])
 @pytest.mark.parametrize("times", [1, 3])
 def test_lost_replies(any_proxy: Proxy, verb: str, times: int, bloom: Any) -> None:
-    """Each step may be sent again: the client's own retries meet what the first sending did."""
+    """The client may retry each step after its first attempt took effect."""
     seen = bloom(any_proxy.client(retries=3), "seen", **OLD)
     seen.add("old")
     any_proxy.plan(verb, *[lost] * times)
@@ -71,7 +71,7 @@ def test_lost_replies(any_proxy: Proxy, verb: str, times: int, bloom: Any) -> No
 
 @pytest.mark.parametrize("verb", ["begin_rebuild", "end_rebuild"])
 def test_a_rebuild_whose_outcome_is_unknown_is_made_again(any_proxy: Proxy, verb: str, bloom: Any) -> None:
-    """The same object begins again, with an empty successor in the place of what it has left."""
+    """The same object begins again, with an empty successor that replaces the leftover one."""
     seen = bloom(any_proxy.client(), "seen", **OLD)
     seen.add("old")
     any_proxy.plan(verb, lost)
@@ -84,7 +84,7 @@ def test_a_rebuild_whose_outcome_is_unknown_is_made_again(any_proxy: Proxy, verb
 
 
 def test_nothing_of_a_rebuild_that_did_not_end_comes_back(any_proxy: Proxy, bloom: Any) -> None:
-    """The next one of the object begins with an empty successor, and not with that which was loaded."""
+    """The object's next rebuild begins with an empty successor, without the items loaded before."""
     seen = bloom(any_proxy.client(), "seen", **OLD)
     any_proxy.plan("end_rebuild", dropped)
     with pytest.raises((OutcomeUnknownError, ConnectionFailedError)), seen.rebuild() as new:
@@ -94,7 +94,7 @@ def test_nothing_of_a_rebuild_that_did_not_end_comes_back(any_proxy: Proxy, bloo
 
 
 def test_who_has_the_new_parameters_sees_no_loss(any_client: redis.Redis, bloom: Any) -> None:
-    """Neither meanwhile, nor when the rebuild is abandoned."""
+    """No loss is reported during the rebuild or after it is abandoned."""
     seen = BloomFilter(any_client, "seen", **OLD)
     seen.add("old")
     rebuild = seen.rebuild(capacity=5000)
@@ -108,7 +108,7 @@ def test_who_has_the_new_parameters_sees_no_loss(any_client: redis.Redis, bloom:
 
 @for_each("size", [100, 64])
 def test_a_successor_that_was_cut_has_vanished(any_client: redis.Redis, bloom: Any, size: int) -> None:
-    """Who meets it goes on with the filter alone."""
+    """An object that finds it uses the filter alone."""
     seen = BloomFilter(any_client, "seen", **OLD)
     seen.add("old")
     rebuild = seen.rebuild(capacity=5000)
@@ -133,7 +133,7 @@ UNREADABLE = {
 @pytest.mark.parametrize("end", ["clear", "delete"])
 @for_each("damage", UNREADABLE)
 def test_a_successor_that_cannot_be_read(any_client: redis.Redis, bloom: Any, end: str, damage: str) -> None:
-    """An error, to old objects and new ones, until the filter is cleared or deleted; nobody loops."""
+    """Old and new objects raise an error until the filter is cleared or deleted; none loops."""
     at, byte = UNREADABLE[damage]
     seen = bloom(any_client, "seen", **OLD)
     seen.add("old")
@@ -143,7 +143,9 @@ def test_a_successor_that_cannot_be_read(any_client: redis.Redis, bloom: Any, en
     asks: list[Callable[[], object]] = [seen.info, partial(bloom.open, any_client, "seen")]
     asks += [partial(f.add, "new") for f in (seen, bloom(any_client, "seen", **OLD))]
     for ask in asks:
-        with pytest.raises(FilterMismatchError, match=r"later release, or is damaged.* clear\(\) and delete"):
+        with pytest.raises(
+            FilterMismatchError, match=r"damaged or was created by a later release.* clear\(\) or delete"
+        ):
             ask()
     getattr(seen, end)()
     assert not any_client.exists("{seen}:successor")
@@ -161,7 +163,7 @@ def _rebuilt(seen: Any) -> None:
 def test_an_add_without_an_answer_before(
     any_proxy: Proxy, any_client: redis.Redis, bloom: Any, *, by_token: bool, is_executed: bool
 ) -> None:
-    """Who asks for it after the swap is told that the item was new by that call, and it is in then."""
+    """A retry after the swap is told that the item was new, and the item is in the new filter."""
     f, seen = bloom(any_proxy.client(), "seen", **OLD), BloomFilter(any_client, "seen", **OLD)
     f.add("warm")
     token = _token(any_proxy, f, lost if is_executed else dropped)
@@ -175,7 +177,7 @@ def test_an_add_without_an_answer_before(
 def test_an_answer_that_is_asked_for_meanwhile(
     any_proxy: Proxy, any_client: redis.Redis, bloom: Any, *, by_token: bool
 ) -> None:
-    """Of an add before the rebuild: the item is in the successor too, and stays won."""
+    """A retry of an earlier add puts the item into the successor too, and still reports it as new."""
     f, seen = bloom(any_proxy.client(), "seen", **OLD), BloomFilter(any_client, "seen", **OLD)
     f.add("warm")
     token = _token(any_proxy, f, lost)
@@ -185,11 +187,11 @@ def test_an_answer_that_is_asked_for_meanwhile(
 
 
 def test_a_kept_answer_is_kept_through_faults(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """The item gets into the successor, and the answer stays that of the object, whatever becomes of that."""
+    """The item goes into the successor, and the object keeps the answer whatever becomes of that call."""
     f, seen = (BloomFilter[Any](client, "seen", **OLD) for client in (any_proxy.client(), any_client))
     assert f.add("warm")
     assert seen.add("x")
-    f._operations.keeper()([b"x"], [True])  # as a cancelled task does
+    f._operations.answer_store()([b"x"], [True])  # like a cancelled task
     with seen.rebuild(capacity=5000):
         assert f.add("warm") is False
         any_proxy.plan("add", lost)
@@ -201,7 +203,7 @@ def test_a_kept_answer_is_kept_through_faults(any_proxy: Proxy, any_client: redi
 
 
 def test_a_commit_that_is_made_again_meanwhile(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """Its reply was lost before the rebuild: the item is in the successor too."""
+    """The commit's reply was lost before the rebuild: a retry puts the item into the successor too."""
     f, seen = (BloomFilter(client, "seen", **OLD) for client in (any_proxy.client(), any_client))
     claim = f.claim("x")
     any_proxy.plan("commit", lost)
@@ -217,7 +219,7 @@ def test_a_commit_that_is_made_again_meanwhile(any_proxy: Proxy, any_client: red
 def test_an_add_without_an_answer_meanwhile(
     any_proxy: Proxy, any_client: redis.Redis, bloom: Any, *, by_token: bool, is_executed: bool
 ) -> None:
-    """Who asks for it after the swap is told that the item was new by that call, and it is in."""
+    """A retry after the swap is told that the item was new, and the item is in the new filter."""
     f, seen = bloom(any_proxy.client(), "seen", **OLD), BloomFilter(any_client, "seen", **OLD)
     with seen.rebuild(capacity=5000):
         f.add("warm")

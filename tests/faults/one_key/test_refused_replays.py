@@ -1,4 +1,4 @@
-"""A refusal says nothing of an earlier sending: the item is pending, and its answer is not lost."""
+"""A refusal proves nothing about an earlier attempt: the item is pending, and its answer is kept."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ DOUBTFUL = {
     "MASTERDOWN": "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     "BUSY": "BUSY the server is busy running a script.",
 }
-"""Refusals that a call can meet which was executed when it was first sent."""
+"""Refusals that the retry of an executed call may get."""
 
 PROOF = {
     "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
     "CROSSSLOT": "CROSSSLOT Keys in request don't hash to the same slot",
 }
-"""Refusals that no replay of an executed call meets."""
+"""Refusals that no retry of an executed call gets."""
 
 
 @pytest.mark.parametrize("first", [lost, dropped])
 @pytest.mark.parametrize("word", DOUBTFUL)
 def test_a_refused_replay_is_pending(any_proxy: Proxy, bloom: Any, word: str, first: Any) -> None:
-    """The error has the server's word and a token; asked again, the same object has the answer once."""
+    """The error has the server's text and a token; a retry on the object gets the answer once."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", first, *[refused(DOUBTFUL[word])] * 3)
@@ -67,7 +67,7 @@ def test_a_refused_replay_is_pending(any_proxy: Proxy, bloom: Any, word: str, fi
 
 @pytest.mark.parametrize("first", [lost, dropped])
 def test_a_refused_replay_has_a_token(proxy: Proxy, server: Server, bloom: Any, first: Any) -> None:
-    """With it another object has the answer."""
+    """Another object gets the answer with the token."""
     f = bloom(proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
     proxy.plan("add", first, refused(DOUBTFUL["READONLY"]))
@@ -79,7 +79,7 @@ def test_a_refused_replay_has_a_token(proxy: Proxy, server: Server, bloom: Any, 
 
 
 def test_a_refused_first_sending_is_pending(any_proxy: Proxy, bloom: Any) -> None:
-    """A client that retries by itself does not say which sending was refused."""
+    """A client with its own retries does not say which attempt was refused."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", refused(DOUBTFUL["NOREPLICAS"]))
@@ -91,7 +91,7 @@ def test_a_refused_first_sending_is_pending(any_proxy: Proxy, bloom: Any) -> Non
 
 @pytest.mark.parametrize("word", PROOF)
 def test_some_refusals_prove_that_nothing_was_done(any_proxy: Proxy, bloom: Any, word: str) -> None:
-    """They leave nothing in doubt, and there is nothing to ask again with."""
+    """They leave nothing pending, and there is no token."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", *[refused(PROOF[word])] * 3)
@@ -119,7 +119,7 @@ def _without_quorum(server: Server) -> Iterator[Callable[[], object]]:
 
 @contextmanager
 def _without_disk(server: Server) -> Iterator[Callable[[], object]]:
-    """A directory in the place of the file lets every save fail."""
+    """Put a directory in place of the file, so that every save fails."""
     file = server.directory / "dump.rdb"
 
     def fail() -> None:
@@ -154,14 +154,14 @@ BROKEN = {
 def _worker(server: Server, proxy: Proxy) -> Any:
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">pw", "~*", "+@all")
-    return proxy.client(retries=1, username="worker", password="pw")  # noqa: S106 - of a server of the tests
+    return proxy.client(retries=1, username="worker", password="pw")  # noqa: S106 - a test server's password
 
 
 @pytest.mark.parametrize("word", BROKEN)
 def test_an_executed_call_is_answered_by_a_server_that_refuses_writes(
     server: Server, proxy: Proxy, word: str
 ) -> None:
-    """The replay finds the receipt, and nothing that it writes can be refused."""
+    """The retry finds the receipt, and needs no write that could be refused."""
     f = BloomFilter(_worker(server, proxy), "seen", **SIZE)
     f.add("warm")
     with BROKEN[word](server) as breaks:
@@ -172,7 +172,7 @@ def test_an_executed_call_is_answered_by_a_server_that_refuses_writes(
 
 @pytest.mark.parametrize("word", BROKEN)
 def test_a_call_that_was_not_executed_is_pending(server: Server, proxy: Proxy, word: str) -> None:
-    """The server refuses it with its own words; when it is mended the item is new."""
+    """The server refuses it with its own text; once the server works again, the item is new."""
     f = BloomFilter(_worker(server, proxy), "seen", **SIZE)
     f.add("warm")
     with BROKEN[word](server) as breaks:
@@ -186,7 +186,7 @@ def test_a_call_that_was_not_executed_is_pending(server: Server, proxy: Proxy, w
 @pytest.mark.parametrize("first", [lost, dropped])
 @pytest.mark.parametrize("script", [1, 3])
 def test_a_refused_batch_loses_nothing(any_proxy: Proxy, bloom: Any, first: Any, script: int) -> None:
-    """Where a script of it is refused, executed before or not, the rest is new when it is asked again."""
+    """Whichever script is refused, executed before or not, the rest of the batch is new on retry."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
     items = [f"{i}" for i in range(3000)]
@@ -200,7 +200,7 @@ def test_a_refused_batch_loses_nothing(any_proxy: Proxy, bloom: Any, first: Any,
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
 def test_a_refused_call_counts_once(any_proxy: Proxy, bloom: Any, verb: str) -> None:
-    """Of a filter that counts, whether an item is added or taken out."""
+    """In a filter that counts, an add or a removal takes effect once."""
     f = bloom(any_proxy.client(retries=1), "seen", kind="CountingBloomFilter", **SIZE)
     f.add_many(["warm", "x", "x"])
     f.remove("warm")
@@ -213,7 +213,7 @@ def test_a_refused_call_counts_once(any_proxy: Proxy, bloom: Any, verb: str) -> 
 
 
 def test_a_refused_claim_is_held(any_proxy: Proxy) -> None:
-    """The owner of the first sending is the one that asks again; a commit is made again by itself."""
+    """The retry uses the first attempt's owner and gets the claim; a commit is retried automatically."""
     f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
     f.claim("warm").commit()
     any_proxy.plan("claim", lost, refused(DOUBTFUL["NOREPLICAS"]))
@@ -228,7 +228,7 @@ def test_a_refused_claim_is_held(any_proxy: Proxy) -> None:
 
 
 def test_refused_threads_have_tokens_of_their_own(any_proxy: Proxy) -> None:
-    """Threads that share a call which was executed and then refused are each answered for their own item."""
+    """Threads of a shared call, executed and then refused, each get the answer for their own item."""
     f = BloomFilter(any_proxy.client(retries=1), "seen", coalesce=True, **SIZE)
     f.add("warm")
     held = Held()
@@ -293,7 +293,7 @@ def _in_tasks(proxy: Proxy, items: Sequence[str]) -> list[bool]:
 
 @contextmanager
 def _refusing(server: Server, proxy: LosingProxy) -> Iterator[list[int]]:
-    """Lose one reply in fifty, after which the server often refuses; yield how many refusals there were."""
+    """Lose one reply in fifty, after which the server often refuses; yield the number of refusals."""
     stop, refusals = threading.Event(), [0]
 
     def between(exchange: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Only the primary proves that a filter still stands."""
+"""Reads of replicas: only the primary proves that a filter still exists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FROM_REPLICAS: dict[str, Any] = {"load_balancing_strategy": LoadBalancingStrateg
 
 @pytest.fixture
 def split() -> Iterator[Cluster]:
-    """A primary, and a replica that a filter has reached before it was cut off; `seen` holds "x" for both."""
+    """A primary, and a replica that got a filter before it was cut off; `seen` has "x" on both."""
     with cluster(binaries()["redis-8"], primaries=1, replicas=1) as nodes:
         primary, replica = nodes.nodes
         with nodes.client() as client:
@@ -38,7 +38,7 @@ def split() -> Iterator[Cluster]:
 
 @pytest.mark.faults
 def test_reads_of_a_replica_do_not_prolong_a_cache(split: Cluster, clock: Clock) -> None:
-    """A clear is noticed when the check interval is over, however often the filter is read meanwhile."""
+    """A clear is detected when the check interval ends, however often replicas are read before."""
     with split.client(**FROM_REPLICAS) as client, split.client() as other:
         f = BloomFilter(client, "seen", local_cache=True, local_cache_check=CHECK, **SIZE)
         assert not f.add("x")
@@ -56,7 +56,7 @@ def test_reads_of_a_replica_do_not_prolong_a_cache(split: Cluster, clock: Clock)
 
 @pytest.mark.faults
 def test_reads_of_a_replica_by_tasks(split: Cluster, clock: Clock) -> None:
-    """The same for an asyncio client."""
+    """The same holds for an asyncio client."""
 
     async def main() -> None:
         async with redis.asyncio.RedisCluster(**split.at, **FROM_REPLICAS) as client:
@@ -80,7 +80,7 @@ def test_reads_of_a_replica_by_tasks(split: Cluster, clock: Clock) -> None:
 
 
 def test_a_kept_answer_does_not_depend_on_a_replica(split: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That an item is not there yet at a replica does not mean that the filter has forgotten it."""
+    """An item still missing on a replica does not mean that the filter has forgotten it."""
     items = [f"item-{i}" for i in range(1100)]
     execute: Any = redis.Redis.execute_command
     sent = 0

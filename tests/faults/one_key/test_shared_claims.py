@@ -25,7 +25,7 @@ def make(client: Any, **options: Any) -> bloomredis.asyncio.BloomFilter:
 
 
 async def _run_once(server: Server, **options: Any) -> tuple[int, int]:
-    """Let tasks run a body once for each item; return how often it ran, and the reads of the server."""
+    """Let tasks run a function once for each item; return its runs, and the server's reads."""
     async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
         seen = make(client, **options)
         await seen.claim("warm")
@@ -48,7 +48,7 @@ async def _run_once(server: Server, **options: Any) -> tuple[int, int]:
 
 
 def test_tasks_in_once_share_round_trips(server: Server) -> None:
-    """The server reads many calls at once, and each body runs once; without `coalesce` it reads each."""
+    """The server reads many calls at once, and each function runs once; without `coalesce` it reads each."""
     ran, shared = asyncio.run(_run_once(server))
     assert ran == TASKS // 2 * EACH
     with server.client() as client:
@@ -59,7 +59,7 @@ def test_tasks_in_once_share_round_trips(server: Server) -> None:
 
 
 async def _begun(seen: bloomredis.asyncio.BloomFilter, proxy: Proxy, *fates: Any) -> tuple[Any, list[Any]]:
-    """Hold back a first claim; return it, and others that wait for it and will share a script."""
+    """Hold back a first claim; return it, and others that will share the next script."""
     await (await seen.claim("warm")).commit()
     held = Held()
     proxy.plan("claim", held, *fates)
@@ -71,7 +71,7 @@ async def _begun(seen: bloomredis.asyncio.BloomFilter, proxy: Proxy, *fates: Any
 
 
 def test_each_task_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
-    """No reply for one is none for those that it left with; each asks again, and has its claim."""
+    """A lost reply fails every task of the call; each retries and has its claim."""
 
     async def main() -> None:
         any_proxy.reset()
@@ -93,7 +93,7 @@ def test_each_task_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
 
 @for_each("cancelled", ["waiting", "sent"])
 def test_a_task_that_is_cancelled_leaves_its_claim_to_its_object(any_proxy: Proxy, cancelled: str) -> None:
-    """The others have their answers; the object claims the item again."""
+    """The others get their answers; the object claims the item again."""
 
     async def main() -> None:
         any_proxy.reset()
@@ -117,7 +117,7 @@ def test_a_task_that_is_cancelled_leaves_its_claim_to_its_object(any_proxy: Prox
 
 
 def _run_once_in_threads(server: Server, **options: Any) -> tuple[int, int]:
-    """Let threads run a body once for each item; return how often it ran, and the reads of the server."""
+    """Let threads run a function once for each item; return its runs, and the server's reads."""
     with server.client() as client:
         seen = BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
         seen.claim("warm").commit()
@@ -138,7 +138,7 @@ def _run_once_in_threads(server: Server, **options: Any) -> tuple[int, int]:
 
 
 def test_threads_in_once_share_round_trips(server: Server) -> None:
-    """With `coalesce=True` the server reads many calls at once, and each body runs once."""
+    """With `coalesce=True` the server reads many calls at once, and each function runs once."""
     ran, shared = _run_once_in_threads(server, coalesce=True)
     assert ran == 160
     with server.client() as client:
@@ -149,14 +149,14 @@ def test_threads_in_once_share_round_trips(server: Server) -> None:
 
 
 def test_each_thread_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
-    """Claims that left together and got no reply: each thread asks again, and has its claim."""
+    """A lost reply fails every thread of the call; each retries and has its claim."""
     seen = BloomFilter(any_proxy.client(), "seen", capacity=1000, error_rate=1e-9, coalesce=True)
     seen.claim("warm").commit()
     held = Held()
     any_proxy.plan("claim", held, lost)
     first = started(lambda: seen.claim("first"))
     held.wait()
-    queue = seen._shared.__self__.servers[()]._queue  # type: ignore[union-attr]  # it is a method
+    queue = seen._shared.__self__.servers[()]._queue  # type: ignore[union-attr]  # a bound method
     others = []
     for i in range(3):
         others.append(started(lambda item=f"other-{i}": seen.claim(item)))  # type: ignore[misc]  # a lambda
@@ -172,7 +172,7 @@ def test_each_thread_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
 
 
 def test_a_claim_that_two_threads_commit_is_done_for_both(any_proxy: Proxy) -> None:
-    """Also for the one whose call arrives when the first has its answer, and their lane is used again."""
+    """A late second commit succeeds too, though another call has reused the session of the first."""
     seen = BloomFilter(any_proxy.client(), "seen", capacity=1000, error_rate=1e-9)
     claim, other = seen.claim_many(["x", "y"])
     late = Held(executed=False)

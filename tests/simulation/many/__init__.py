@@ -1,5 +1,5 @@
-"""The simulation of filters of many keys: those that grow, those that forget, and those in shards.
+"""The simulation of filters of many keys: growing, rotating and sharded ones.
 
-Calls are recorded as `tests.history` records them, with times of the simulated servers' clock.  Losses are
-read off the servers' data, and the rules of `tests.history` judge a schedule when it is over.
+Calls are recorded as in `tests.history`, with times of the simulated servers' clock. Losses are read from
+the servers' data, and the rules of `tests.history` judge a schedule at its end.
 """

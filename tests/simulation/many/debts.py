@@ -1,4 +1,4 @@
-"""What callers are owed: calls without an answer, and who may ask again for them."""
+"""Debts: calls without an answer, and which callers may retry them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from typing import Final
 
 from tests.history.calls import Ask
 from tests.history.calls import Call as Record
-from tests.simulation.many.looks import called
 from tests.simulation.processes import Owner
 
 LEASE: Final = 1.0
 ASKED_AGAIN_SECONDS: Final = 100.0
-"""How long after a call its caller may ask for its answer."""
+"""Seconds after a call for its caller's retry."""
+
+
+def called(owner: Owner) -> str:
+    """Return the name of an object, unique among the processes."""
+    return f"{owner.name} of {owner.process.pid}"
 
 
 class Debts:
     """The calls without an answer.
 
-    An object gives the answer to whoever asks it for the same item next.  So a token is used only where no
-    other call may have been answered in its place, and its object is not asked about the item any more.
+    An object gives the answer to the next call for the same item. So a token is used only if no other call
+    may have got its answer, and its object is not asked for the item any more.
 
     :param records: all calls; more are added as they begin.
     """
@@ -31,32 +35,32 @@ class Debts:
         self._by_token: set[str] = set()
 
     def add(self, record: Record, owner: Owner, token: str | None) -> None:
-        """Remember a call without an answer; one with a token of its own is its caller's to remember."""
+        """Add a call without an answer; a call with its own token belongs to its caller."""
         if token is not None:
             record.token = record.token or token
             self._by_token.add(record.name)
         self._owed[record.name] = record, owner
 
     def since(self, owner: str, item: str) -> float | None:
-        """Return when the first call of an object about an item began that had no answer, if there is one."""
+        """Return when the first unanswered call of an object for an item began, if any."""
         same = (each for each in self._records if (each.owner, each.item) == (owner, item))
         return min((each.start for each in same if each.state == "unknown"), default=None)
 
     def forget(self) -> None:
-        """Let nobody ask again: receipts have expired."""
+        """Drop all calls, whose receipts have expired."""
         self._owed.clear()
 
     def all(self, now: float) -> list[tuple[Record, Owner]]:
-        """Return the calls that may be asked again for, the latest last."""
+        """Return the calls that may be retried, the latest last."""
         for name, (record, _) in list(self._owed.items()):
             if now - record.start > ASKED_AGAIN_SECONDS:
                 del self._owed[name]
         return list(self._owed.values())
 
     def ask(self, verb: str, owner: Owner, items: Sequence[str], other: str | None) -> Ask | None:
-        """Return what an object is asked; None for what it must not be asked.
+        """Return the request for an object, or None if the object must not be asked.
 
-        :param other: the call without an answer that this one asks again for.
+        :param other: the call without an answer that this one retries.
         """
         if verb.startswith("add") and self._handed.intersection((called(owner), item) for item in items):
             return None
@@ -83,9 +87,9 @@ class Debts:
         ]
 
     def _remembered(self, owner: Owner, items: Sequence[str]) -> list[Record | None]:
-        """Return the calls whose answers an object has to give, though it is not asked again for them.
+        """Return the calls whose answers an object has to give in an unrelated request.
 
-        Of several about an item it is not known which comes first, and nobody asks again for those.
+        With several calls about an item their order is unknown, so nobody retries those.
         """
         found: list[Record | None] = []
         for item in items:
@@ -96,7 +100,7 @@ class Debts:
         return found
 
     def _is_quiet(self, call: Record) -> bool:
-        """Return whether no other call of its object may have been answered in its place."""
+        """Return whether no other call of its object may have got its answer."""
         return not any(
             each.verb == "add" and each.end > call.start and each is not call
             for each in self._records

@@ -1,4 +1,4 @@
-"""The end of a schedule: calls are brought to an end, what is stored is looked at, and the rules judge."""
+"""The end of a schedule: calls end, the stored data is read, and the rules judge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARD_MS = 60_000
 
 
 def finish(world: ManyWorld) -> None:
-    """Bring all calls to an end, ask again for what had no answer, and judge."""
+    """End all calls, retry those without an answer, and judge."""
     world.away_until = 0.0
     drain(world)
     world.begin_process(_LAST)
@@ -34,11 +34,10 @@ def finish(world: ManyWorld) -> None:
     present = {record.item: record.answer is True for record in world.records[known:]}
     last = world.records[known:] if world.plan.kind == "rotating" else []
     del world.records[known:]
-    losses = list(world.watch.settled())
+    losses = list(world.watch.losses)
     call(world, "delete", "end.a", "delete", (), None)
     del world.records[known:]
     world.records += last
-    world.looks.excuse(world.records)
     history = History(world.plan, world.records, losses, present, left=list(_left(world)))
     for told in _told(history, world):
         what, _, _ = told.partition(":")
@@ -46,7 +45,7 @@ def finish(world: ManyWorld) -> None:
 
 
 def _left(world: ManyWorld) -> Iterator[str]:
-    """Yield the keys that stay for ever, or hold items; layers whose record was lost may be among those."""
+    """Yield the keys that never expire or hold items, except layers whose record was lost."""
     lost = any("record" in loss.what for loss in world.watch.losses)
     for server in world.servers:
         for key in server.data.alive():
@@ -65,6 +64,6 @@ def _told(history: History, world: ManyWorld) -> Iterator[str]:
 
 
 def _rule(text: str) -> str:
-    """Return the name of a rule: what a violation is called, without what it is about."""
+    """Return the name of a rule: a violation's text without its subject."""
     words = text.split("\n", maxsplit=1)[0].split(" after ", maxsplit=1)[0].split()
     return " ".join(word for word in words if not any(sign.isdigit() for sign in word))

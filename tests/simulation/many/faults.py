@@ -1,4 +1,4 @@
-"""What can go wrong with filters of many keys, in addition to what befalls all filters."""
+"""Additional faults for filters of many keys."""
 
 from __future__ import annotations
 
@@ -14,40 +14,39 @@ from tests.simulation.stage import ACTIONS, Stage
 
 
 def evict_record(world: ManyWorld) -> None:
-    """Let the record be evicted."""
+    """Evict the record."""
     world.watch.evict_record()
 
 
 def evict_layer(world: ManyWorld, place: int) -> None:
-    """Let a layer be evicted."""
+    """Evict a layer."""
     world.watch.evict_layer(place)
 
 
 def evict_shard(world: ManyWorld, number: int) -> None:
-    """Let a shard be evicted."""
+    """Evict a shard."""
     world.watch.evict_shard(number)
 
 
 def away(world: ManyWorld, seconds: float) -> None:
-    """Let the last of several servers be away for a while."""
+    """Make the last of several servers unreachable for a while."""
     world.away(seconds)
 
 
 def leap(world: ManyWorld, seconds: float) -> None:
-    """Let the servers' clock jump ahead."""
-    world.watch.jumped.append((world.watch.now(), seconds))
+    """Advance the servers' clock."""
     world.jump(seconds)
     world.debts.forget()
 
 
 def crash(world: ManyWorld, ref: str) -> None:
-    """Let the process of a call die."""
+    """Kill the process of a call."""
     if ref in world.calls:
         faults.kill(world, world.calls[ref].owner.process.name)
 
 
 def _crash(world: Stage, rng: random.Random) -> Action | None:
-    """Let one die that replaces the filter, or else any."""
+    """Choose a process that replaces the filter, or else any."""
     verbs = {ref: call.requests[0].verb for ref, call in world.calls.items()}
     replacing = [ref for ref, verb in verbs.items() if verb in ("clear", "delete", "reserve")]
     refs = replacing or list(verbs)
@@ -77,10 +76,10 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "away": (0.5, _away),
     "crash": (0.5, _crash),
 }
-"""The faults by name, each with how often it happens in proportion."""
+"""The faults by name, each with its relative frequency."""
 
 EXPLAINING: Final = frozenset(_AS_ALWAYS) - {"script_flush", "fork"} | {"away", "crash"}
-"""Faults after which a call may have no answer."""
+"""Faults that may leave a call without an answer."""
 
 ACTIONS.update(
     {each.__name__: cast("Any", each) for each in (evict_record, evict_layer, evict_shard, away, leap, crash)}

@@ -1,4 +1,4 @@
-"""The kinds of filters of many keys that are simulated, and the plans by which their rules judge."""
+"""The kinds of filters of many keys that are simulated, and the plans that their rules use."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NAMES: Final = tuple(f"x{item}" for item in range(ITEMS))
 SHARDS: Final = 3
 WINDOW: Final = 2.0
 STRAY_SECONDS: Final = 2.0
-"""How long a message may be on its way whose call is over."""
+"""Seconds for which a message may stay in flight after its call ended."""
 
 
 class Simulated(NamedTuple):
     """A kind of filter.
 
-    :ivar name: what the history's rules call it.
+    :ivar name: the kind's name in the history's rules.
     """
 
     name: Kind
@@ -81,10 +81,10 @@ class SimulatedPlan(Plan):
 
 @cache
 def shard_of(item: str) -> int:
-    """Return the shard that an item lives in."""
+    """Return the shard of an item."""
     return _sharded().number(item.encode())
 
 
 @cache
 def _sharded() -> shard_record.ShardRecord:
-    return shard_record.plan(**_BY_NAME["sharded"].options)
+    return shard_record.plan_record(**_BY_NAME["sharded"].options)

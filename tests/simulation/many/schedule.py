@@ -22,7 +22,7 @@ _DEEDS: Final = ("commit", "release", "extend")
 
 
 def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
-    """Return what a run begins with: many have only some of the faults, so that none hides the others."""
+    """Return a run's initial state: many runs have only some faults, so that none hides the others."""
     share = rng.choice((0.4, 1.0))
     some = frozenset(name for name in FAULTS if rng.random() < share and name in names)
     sharded = kind == "ShardedBloomFilter"

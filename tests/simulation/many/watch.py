@@ -1,23 +1,19 @@
-"""What was lost, read off the servers' data: the generation of the record, and the keys that were removed."""
+"""Losses, read from the servers' data: the record's generation, and the keys that were removed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
+from bloomredis.stored.header import IDENTITY_BYTES
 from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
 from bloomredis.stored.shards import record as shard_record
-from bloomredis.stored.shards.table import LOOK_SECONDS
+from bloomredis.stored.shards.record import ShardRecord
 from tests.history.losses import Loss
 from tests.history.plans import Kind
-from tests.history.rules import GRAIN
 from tests.simulation.database import Database
 from tests.simulation.many.kinds import KEY, SHARDS
 from tests.simulation.server import START
-
-SLOW: Final = LOOK_SECONDS + GRAIN
-"""Seconds for which the loss of a sharded filter's record alone may go unnoticed."""
 
 _GENERATION: Final = slice(40, 48)
 
@@ -25,70 +21,78 @@ _GENERATION: Final = slice(40, 48)
 class Watch:
     """The losses of a filter.
 
-    :ivar ended: when each generation ended.
-    :ivar jumped: when the servers' clock jumped ahead of the clients', and by how much.
+    For a sharded filter they are those of its shards: while all exist, the loss of the record loses
+    nothing.
     """
 
     def __init__(self, kind: Kind, data: Sequence[Database]) -> None:
         self.losses: list[Loss] = []
-        self.ended: dict[bytes, float] = {}
-        self.jumped: list[tuple[float, float]] = []
         self._kind, self._data = kind, data
         self._known: bytes | None = None
         self._deadline: int | None = None
         self._copied: list[Database] = []
-        self._damaged: set[bytes] = set()  # generations that miss a layer
+        self._damaged: set[bytes] = set()  # generations without one of their layers
+        self._stored: dict[int, bytes | None] = {}  # the identities of shards by number
+        self._in_use: dict[int, bytes] = {}  # the shards named by a record in use, by number
 
     def now(self) -> float:
         """Return the servers' time in seconds."""
         return (self._data[0].now - START) / 1e6
 
-    def later(self, time: float, seconds: float) -> float:
-        """Return the servers' time at which so many seconds have passed for the clients."""
-        until = time + seconds
-        for jumped, by in self.jumped:
-            until += by if time <= jumped < until else 0.0
-        return until
+    def look(self, why: str, *, is_call: bool) -> str:
+        """Read the stored data: what is missing and did not expire is a loss.
 
-    def settled(self) -> list[Loss]:
-        """Return the losses, those that are noticed late with the time for that."""
-        return [
-            replace(loss, slow=self.later(loss.end, SLOW) - loss.end) if loss.slow else loss
-            for loss in self.losses
-        ]
-
-    def look(self, why: str) -> bool:
-        """Look at the record; if its generation has ended, and not by itself, that is a loss.
-
-        :returns: whether another one is in the place of one that had all its layers.
+        :param is_call: a call made the change.
+        :returns: a change that no call may make, if a call made it.
         """
-        self._look_at_copies(why)
         data = self._data[0]
         record = data.find(KEY.encode())
         known, self._known = self._known, record
         deadline, self._deadline = self._deadline, data.deadlines.get(KEY.encode())
+        if self._kind == "sharded":
+            self._look_at_copies(why)
+            return self._look_at_shards(why, shard_record.parse(record) if record else None, is_call=is_call)
         if known is None or known is record or (record and record[_GENERATION] == known[_GENERATION]):
-            return False
-        self.ended[known[_GENERATION]] = self.now()
+            return ""
         expired = record is None and deadline is not None and deadline * 1000 <= data.now
         if expired or self._was_over(known, record):
-            return False
-        slow = SLOW if self._kind == "sharded" else 0.0
-        self._lost(f"{why}: the record", slow=slow)
-        return record is not None and known[_GENERATION] not in self._damaged
+            return ""
+        self._lost(f"{why}: the record")
+        is_whole = known[_GENERATION] not in self._damaged
+        return "replaced a filter that misses nothing" if record and is_whole else ""
+
+    def _look_at_shards(self, why: str, record: ShardRecord | None, *, is_call: bool) -> str:
+        """Read the shards, which are in use once a record in use has named them."""
+        named: dict[int, bytes] = {}
+        if record and record.state == shard_record.IN_USE:
+            made = enumerate(record.made[:SHARDS])
+            named = {number: record.shard_made(time).identity for number, time in made}
+        wrong = ""
+        for number in range(SHARDS):
+            shard = self._data[number % len(self._data)].find(shard_key(number))
+            identity = shard and shard[:IDENTITY_BYTES]
+            before, self._stored[number] = self._stored.get(number), identity
+            used = self._in_use.pop(number, None)
+            if used is not None and used != identity:
+                self._lost(f"{why}: shard {number}", shard=number)
+                if used == named.get(number):
+                    wrong = f"dropped shard {number}, which is in use"
+            elif used is not None or (identity and identity == named.get(number)):
+                self._in_use[number] = identity or b""
+            elif before and before != identity and not is_call:  # a record may still name it
+                self._lost(f"{why}: shard {number}", shard=number, sure=False)
+        return wrong
 
     def _look_at_copies(self, why: str) -> None:
-        """Look at the copies: one that vanishes may be of a filter that is being made."""
+        """Read the copies: one that vanishes may belong to a filter in creation."""
         for data in self._data[1:]:
             found = data.find(KEY.encode())
             if found is None and data in self._copied:
-                self._lost(f"{why}: a copy", sure=False)
+                self._lost(f"{why}: a copy", sure=False, lasts=True)
             self._copied = [each for each in self._copied if each is not data] + [data] * (found is not None)
 
     def _was_over(self, known: bytes, record: bytes | None) -> bool:
-        """Return whether nothing was lost with a record: all was forgotten or deleted before."""
-        if self._kind == "sharded":
-            return shard_record.parse(known)[0].state == shard_record.DELETED
+        """Return whether the record's loss lost nothing: all had expired or was deleted before."""
         if self._kind != "rotating":
             return False
         before = RotatingRecord.parse(known)
@@ -106,11 +110,12 @@ class Watch:
     # -- evictions
 
     def evict_record(self) -> None:
-        """Let the record be evicted."""
-        self._data[0].remove(KEY.encode())
+        """Evict the record; its remaining shards show the loss to whoever opens the filter."""
+        if self._data[0].remove(KEY.encode()) and self._kind == "sharded":
+            self._lost("the record is evicted", sure=False, lasts=True)
 
     def evict_layer(self, place: int) -> None:
-        """Let a layer be evicted; of a rotating filter the newest, unless it has come to its end."""
+        """Evict a layer; for a rotating filter the newest, unless it has expired."""
         stored = self._data[0].find(KEY.encode())
         if stored is None or self._kind == "sharded":
             return
@@ -127,14 +132,11 @@ class Watch:
             self._lost(f"layer {number} is evicted", lasts=True)
 
     def evict_shard(self, number: int) -> None:
-        """Let a shard be evicted; it is not sure that anything is lost if the record does not know it."""
-        if self._kind != "sharded":
-            return
-        key = shard_record.key(KEY, SHARDS, number).encode()
-        data = self._data[number % len(self._data)]
-        shard, stored = data.find(key), self._data[0].find(KEY.encode())
-        if shard is None:
-            return
-        recorded = stored and shard_record.parse(stored)[1][number]
-        data.remove(key)
-        self._lost(f"shard {number} is evicted", shard=number, sure=shard[_GENERATION] == recorded)
+        """Evict a shard."""
+        if self._kind == "sharded":
+            self._data[number % len(self._data)].remove(shard_key(number))
+
+
+def shard_key(number: int) -> bytes:
+    """Return the key of a shard."""
+    return shard_record.key(KEY, SHARDS, number).encode()

@@ -1,4 +1,4 @@
-"""One simulated world with a filter of many keys: calls are recorded, and judged when all is over."""
+"""A simulated world with a filter of many keys: calls are recorded, and judged at the end."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from tests.history.plans import Kind
 from tests.simulation.actions import Scenario
 from tests.simulation.environment import Environment
 from tests.simulation.history import Violation
-from tests.simulation.many.debts import Debts
+from tests.simulation.many.debts import Debts, called
 from tests.simulation.many.kinds import KEY, KINDS, NAMES, STRAY_SECONDS, SimulatedPlan
-from tests.simulation.many.looks import Looks, called
 from tests.simulation.many.watch import Watch
 from tests.simulation.network import Exchange
 from tests.simulation.outcomes import SoftTimeLimit, is_refused
@@ -36,9 +35,9 @@ _DEEDS: Final = ("commit", "release", "extend")
 
 @dataclass
 class Held:
-    """A claim that an object holds, and what is done with it.
+    """A claim that an object holds, and its end.
 
-    :ivar ending: the call that shall end it, of which there may have been some without an answer.
+    :ivar ending: the verb that ends it, also after calls without an answer.
     """
 
     record: Record
@@ -52,7 +51,7 @@ class ManyWorld(Stage):
     """The state of a run.
 
     :ivar records: all calls.
-    :ivar told: names of objects that were told of a loss, and have not dealt with it.
+    :ivar told: names of objects that have raised a loss and not handled it.
     :ivar away_until: when the last server is back, by the clients' clock.
     """
 
@@ -69,7 +68,6 @@ class ManyWorld(Stage):
         self.watch = Watch(name, [server.data for server in self.servers])
         self.records: list[Record] = []
         self.debts = Debts(self.records)
-        self.looks = Looks(self.watch)
         self.held: dict[str, Held] = {}
         self.told: dict[str, None] = {}
         self.away_until = 0.0
@@ -92,17 +90,15 @@ class ManyWorld(Stage):
         return operations
 
     def notice(self, why: str) -> None:
-        self.watch.look(why)
+        self.watch.look(why, is_call=False)
         self.drop_old()
-        if self.plan.kind == "sharded":
-            self.looks.note(self.network.exchanges.values())
         self._go_on_with_cancelled()
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
-        replaced = self.watch.look(f"{verb} for {exchange.ref}")
+        wrong = self.watch.look(f"{verb} for {exchange.ref}", is_call=True)
         call = self.calls.get(exchange.ref)
-        if replaced and call is not None and call.requests[0].verb not in ("clear", "delete"):
-            raise Violation("replaced", f"{call.requests[0]} replaced a filter that misses nothing")
+        if wrong and call is not None and call.requests[0].verb not in ("clear", "delete"):
+            raise Violation("replaced", f"{call.requests[0]} {wrong}")
 
     def replied(self, exchange: Exchange) -> None:
         pass
@@ -119,7 +115,7 @@ class ManyWorld(Stage):
         )
 
     def _go_on_with_cancelled(self) -> None:
-        """Let a cancelled call last for as long as its object is busy: others may share it."""
+        """Extend a cancelled call while its object is busy: others may share it."""
         busy = {id(exchange.owner) for exchange in self.network.exchanges.values()}
         for record, _ in self._cancelled:
             record.end = self.watch.now()
@@ -128,9 +124,9 @@ class ManyWorld(Stage):
     # -- calls
 
     def start(self, ref: str, name: str, verb: str, items: Sequence[int], other: str | None) -> None:
-        """Let a filter object be called.
+        """Start a call on a filter object.
 
-        :param other: the call that this one asks again for, or whose claim it is about.
+        :param other: the call that this one retries, or whose claim it is about.
         """
         owner = self.owners.get(name)
         if owner is None or ref in self.calls:
@@ -161,7 +157,7 @@ class ManyWorld(Stage):
         loop.run()
 
     def _deed(self, verb: str, owner: Owner, other: str | None) -> Ask | None:
-        """Return what is to be done with a claim: once an end was asked for, that again."""
+        """Return the call for a claim; after a request for its end, the same again."""
         held = self.held.get(other or "")
         if held is None or held.busy or held.owner is not owner:
             return None
@@ -216,7 +212,7 @@ class ManyWorld(Stage):
                 self.told[name] = None
 
     def _remember(self, record: Record, owner: Owner, token: str | None) -> None:
-        """Remember what is owed, and what became of a claim."""
+        """Record pending calls, and the outcome of a claim."""
         held = self.held.get(record.claim or "")
         if held is not None:
             held.busy = False
@@ -233,7 +229,7 @@ class ManyWorld(Stage):
             record.state, record.end, record.error = "unknown", self.watch.now(), "its process died"
 
     def away(self, seconds: float) -> None:
-        """Let the last of several servers be away for a while."""
+        """Make the last of several servers unreachable for a while."""
         self.away_until = self.environment.now + seconds
 
 

@@ -1,0 +1,149 @@
+"""A decorator for views of Django that runs once for an `Idempotency-Key`, or for an event of a webhook."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
+
+from bloomredis import BloomError
+from bloomredis.contrib import missing
+from bloomredis.contrib.idempotency import HEADER, METHODS, Answer, Rules, away, skipped, succeeded
+
+try:
+    from django.db import connections
+    from django.http import HttpResponse
+except ImportError as error:
+    raise missing("django", "Django") from error
+
+
+def once(
+    seen: Any,
+    *,
+    header: str = HEADER,
+    key: Callable[[Any], Any] | None = None,
+    methods: Collection[str] = METHODS,
+    required: bool = True,
+    lease: float = 30.0,
+    on_done: Callable[..., Any] | None = None,
+) -> Callable[[Any], Any]:
+    """Return a decorator of views: a request with the same key runs once.
+
+    ::
+
+        @once(seen)
+        def pay(request): ...
+
+    If a request is done, it is answered 200 without the view.  It is answered 409 with Retry-After while
+    another worker runs it, 503 while the filter does not answer, and 400 if it has no key.
+
+    The key is committed after the view has returned, or with ATOMIC_REQUESTS after the transaction, and
+    before the response is sent.  If the view raises or returns a status of 400 or more, the key is given
+    back.
+
+    :param seen: a filter of `bloomredis`; for asynchronous views, a filter of `bloomredis.asyncio`.
+    :param header: the header of the key; the item is the method, the path and the key.
+    :param key: takes the request and returns its item; None or "" means that the request has no key.
+    :param methods: the methods whose requests are checked.
+    :param required: refuse a request without a key; if False, it runs as usual.
+    :param lease: if this worker dies, a retry may run after so many seconds; extended while the view runs.
+    :param on_done: a view that answers requests that are done, for example with the stored result.
+    """
+    rules = Rules(header=header, key=key, methods=methods, required=required)
+    gate = _Gate(seen, rules, lease, on_done)
+
+    def decorate(view: Any) -> Any:
+        if inspect.iscoroutinefunction(view):
+
+            @functools.wraps(view)
+            async def waiting(request: Any, *args: Any, **kwargs: Any) -> Any:
+                return await gate.wait(
+                    functools.partial(view, request, *args, **kwargs), request, args, kwargs
+                )
+
+            return waiting
+
+        @functools.wraps(view)
+        def wrapper(request: Any, *args: Any, **kwargs: Any) -> Any:
+            return gate.call(functools.partial(view, request, *args, **kwargs), request, args, kwargs)
+
+        return wrapper
+
+    return decorate
+
+
+class _Gate:
+    """The check of requests before a view."""
+
+    def __init__(self, seen: Any, rules: Rules, lease: float, on_done: Any) -> None:
+        self._seen = seen
+        self._rules = rules
+        self._lease = lease
+        self._on_done = on_done
+
+    def _item(self, request: Any) -> Any:
+        value = request.headers.get(self._rules.header)
+        return self._rules.item(request, request.method, request.path, value)
+
+    def _skipped(self, claim: Any, request: Any, args: Any, kwargs: Any) -> Any:
+        """Return the answer to a repeat."""
+        if claim.state == "done" and self._on_done is not None:
+            return self._on_done(request, *args, **kwargs)
+        return _response(skipped(claim))
+
+    def call(self, view: Callable[[], Any], request: Any, args: Any, kwargs: Any) -> Any:
+        """Return the response to a request."""
+        item = self._item(request)
+        if item is None or isinstance(item, Answer):
+            return view() if item is None else _response(item)
+        try:
+            claim = self._seen.claim(item, self._lease, renew=True)
+        except BloomError:
+            return _response(away())
+        if not claim:
+            return self._skipped(claim, request, args, kwargs)
+        try:
+            response = view()
+            _settle(claim, response)
+        except BaseException as error:
+            claim.__exit__(type(error), error, None)
+            raise
+        return response
+
+    async def wait(self, view: Callable[[], Any], request: Any, args: Any, kwargs: Any) -> Any:
+        """Return the response to a request, by an asynchronous view."""
+        item = self._item(request)
+        if item is None or isinstance(item, Answer):
+            return await view() if item is None else _response(item)
+        try:
+            claim = await self._seen.claim(item, self._lease, renew=True)
+        except BloomError:
+            return _response(away())
+        if not claim:
+            found = self._skipped(claim, request, args, kwargs)
+            return await found if inspect.isawaitable(found) else found
+        try:
+            response = await view()
+            await (claim.commit() if succeeded(response.status_code) else claim.release())
+        except BaseException as error:
+            await claim.__aexit__(type(error), error, None)
+            raise
+        return response
+
+
+def _settle(claim: Any, response: Any) -> None:
+    """Commit or release a claim; in a transaction (ATOMIC_REQUESTS), commit it after the transaction."""
+    if not succeeded(response.status_code):
+        claim.release()
+        return
+    inside = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+    if inside:
+        inside[-1].on_commit(claim.commit)
+    else:
+        claim.commit()
+
+
+def _response(answer: Answer) -> HttpResponse:
+    body, headers = answer.content()
+    return HttpResponse(body, status=answer.status, headers=headers)

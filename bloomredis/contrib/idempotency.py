@@ -1,0 +1,267 @@
+"""`Idempotency-Key` for any web framework: ASGI and WSGI middlewares with which a request runs once.
+
+The key of a request is claimed before the application runs, and committed before the response is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final, Generic, TypeVar
+
+from bloomredis import BloomError
+
+HEADER: Final = "Idempotency-Key"
+METHODS: Final = ("POST", "PATCH")
+"""The methods that are not idempotent by themselves."""
+CLOCK: Final = 0.01
+"""Seconds that Retry-After ignores, so that a difference of clocks does not add a whole second."""
+
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
+WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
+App = TypeVar("App")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that replaces the application's; an error is a problem document of RFC 9457."""
+
+    status: int
+    detail: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def content(self) -> tuple[bytes, dict[str, str]]:
+        """Return the body and all headers."""
+        document: dict[str, Any] = {"detail": self.detail}
+        kind = "application/json"
+        if self.status >= 400:
+            document |= {"title": HTTPStatus(self.status).phrase, "status": self.status}
+            kind = "application/problem+json"
+        body = json.dumps(document).encode()
+        return body, {"Content-Type": kind, "Content-Length": str(len(body)), **self.headers}
+
+
+def away(what: str = "request") -> Answer:
+    """Return the answer while the filter does not answer: the sender must retry."""
+    return Answer(503, f"this {what} cannot be checked for a repeat now; send it again later")
+
+
+def skipped(claim: Any, what: str = "request") -> Answer:
+    """Return the answer to a repeat: 200 if it is done, 409 while another worker holds it."""
+    if claim.state == "done":
+        return Answer(200, f"this {what} was processed already")
+    seconds = max(1, math.ceil(claim.remaining - CLOCK))
+    return Answer(409, f"this {what} is being processed", {"Retry-After": str(seconds)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The requests that run once, and the item of each."""
+
+    header: str = HEADER
+    key: Callable[[Any], Any] | None = None
+    methods: Collection[str] = METHODS
+    required: bool = False
+
+    def item(self, request: Any, method: str, path: str, value: str | None) -> Any:
+        """Return the item of a request; None if it runs unchecked, or an `Answer` if it is refused.
+
+        :param request: the argument of `key`.
+        :param value: the value of the header.
+        """
+        if method not in self.methods:
+            return None
+        found = self.key(request) if self.key is not None else _unquoted(value or "")
+        if not found:
+            return Answer(400, f"the request has no {self.header}") if self.required else None
+        return found if self.key is not None else f"{method} {path} {found}"
+
+
+def succeeded(status: int) -> bool:
+    """Return whether a status says that the work was done; after an error the sender may retry."""
+    return status < 400
+
+
+class _Middleware(Generic[App]):
+    """The constructor of both kinds of middleware: the filter, the requests and the length of a lease."""
+
+    def __init__(
+        self,
+        app: App,
+        seen: Any,
+        *,
+        header: str = HEADER,
+        key: Callable[[Any], Any] | None = None,
+        methods: Collection[str] = METHODS,
+        required: bool = False,
+        lease: float = 30.0,
+        on_done: App | None = None,
+    ) -> None:
+        self._app = app
+        self._seen = seen
+        self._rules = Rules(header=header, key=key, methods=methods, required=required)
+        self._lease = lease
+        self._on_done = on_done
+
+
+class ASGIMiddleware(_Middleware[AsgiApp]):
+    """ASGI middleware (Starlette, FastAPI, Litestar, Quart): a request with a key runs once.
+
+    ::
+
+        app = ASGIMiddleware(app, seen)
+        app.add_middleware(ASGIMiddleware, seen=seen)  # Starlette and FastAPI
+
+    If a request is done, it is answered 200 without the application.  It is answered 409 with Retry-After
+    while another worker runs it, and 503 while the filter does not answer.
+
+    The key is committed when the response begins, before it is sent.  If the application raises or responds
+    with a status of 400 or more, the key is given back.  By default the item is the method, the path and the
+    key, and a request without a key runs as usual.
+
+    :param seen: a filter of `bloomredis.asyncio`.
+    :param header: the header of the key, which is a quoted string or the bare key.
+    :param key: takes the scope of a request and returns its item, for example one that includes the tenant;
+        None or "" means that the request has no key.
+    :param methods: the methods whose requests are checked.
+    :param required: answer 400 to a request without a key.
+    :param lease: if this worker dies, a retry may run after so many seconds; extended while the request runs.
+    :param on_done: an application that answers requests that are done, for example with the stored result.
+    """
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        item = self._item(scope) if scope["type"] == "http" else None
+        if item is None:
+            await self._app(scope, receive, send)
+            return
+        answer = item if isinstance(item, Answer) else await self._claimed(item, scope, receive, send)
+        if answer is not None:
+            await _send_response(answer, send)
+
+    def _item(self, scope: Any) -> Any:
+        name = self._rules.header.lower().encode("latin-1")
+        value = next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+        return self._rules.item(scope, scope["method"], scope["path"], value)
+
+    async def _claimed(self, item: Any, scope: Any, receive: Any, send: Any) -> Answer | None:
+        """Run the application if the item is new, and return None; else return the answer."""
+        try:
+            claim = await self._seen.claim(item, self._lease, renew=True)
+        except BloomError:
+            return away()
+        if not claim:
+            if claim.state == "done" and self._on_done is not None:
+                await self._on_done(scope, receive, send)
+                return None
+            return skipped(claim)
+
+        async def settled(message: Any) -> None:
+            if message["type"] == "http.response.start" and claim:
+                await (claim.commit() if succeeded(message["status"]) else claim.release())
+            await send(message)
+
+        try:
+            await self._app(scope, receive, settled)
+        except BaseException as error:
+            await claim.__aexit__(type(error), error, None)
+            raise
+        if claim:
+            await claim.release()  # there was no response
+        return None
+
+
+class WSGIMiddleware(_Middleware[WsgiApp]):
+    """WSGI middleware (Flask, Django, Pyramid, Bottle): a request with a key runs once.
+
+    ``app.wsgi_app = WSGIMiddleware(app.wsgi_app, seen)`` for Flask.  It works like `ASGIMiddleware`, but
+    `seen` is a filter of `bloomredis`, `key` takes the environ, and `on_done` is a WSGI application.
+    """
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Answer a request."""
+        value = environ.get("HTTP_" + self._rules.header.upper().replace("-", "_"))
+        path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+        item = self._rules.item(environ, environ["REQUEST_METHOD"], path, value)
+        if item is None:
+            return self._app(environ, start_response)
+        if isinstance(item, Answer):
+            return _started(item, start_response)
+        try:
+            claim = self._seen.claim(item, self._lease, renew=True)
+        except BloomError:
+            return _started(away(), start_response)
+        if claim:
+            return self._run(claim, environ, start_response)
+        if claim.state == "done" and self._on_done is not None:
+            return self._on_done(environ, start_response)
+        return _started(skipped(claim), start_response)
+
+    def _run(self, claim: Any, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Run the application until its response begins, end the claim, and return the response."""
+        response = _Response()
+        try:
+            response.begin(self._app(environ, response.start))
+            claim.commit() if succeeded(int(response.status[:3])) else claim.release()
+        except BaseException as error:
+            claim.__exit__(type(error), error, None)
+            response.close()
+            raise
+        start_response(response.status, response.headers, *response.error)
+        return response
+
+
+class _Response:
+    """The response of a WSGI application, whose beginning is read before it is sent."""
+
+    def __init__(self) -> None:
+        self.status = ""
+        self.headers: list[tuple[str, str]] = []
+        self.error: tuple[Any, ...] = ()
+        self._begun: list[bytes] = []
+        self._rest: Iterator[bytes] = iter(())
+        self._body: Any = ()
+
+    def start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Callable[[bytes], None]:
+        """Take the status and the headers: the `start_response` of the application."""
+        self.status, self.headers, self.error = status, headers, error
+        return self._begun.append
+
+    def begin(self, body: Iterable[bytes]) -> None:
+        """Read the body until the application has given its status."""
+        self._body, self._rest = body, iter(body)
+        while not self.status:
+            self._begun.append(next(self._rest))
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._begun
+        yield from self._rest
+
+    def close(self) -> None:
+        """Close the body, as servers do."""
+        if hasattr(self._body, "close"):
+            self._body.close()
+
+
+async def _send_response(answer: Answer, send: Any) -> None:
+    body, headers = answer.content()
+    encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _started(answer: Answer, start_response: Any) -> list[bytes]:
+    body, headers = answer.content()
+    start_response(f"{answer.status} {HTTPStatus(answer.status).phrase}", list(headers.items()))
+    return [body]
+
+
+def _unquoted(value: str) -> str:
+    """Return the key in a header: a quoted string of RFC 9651, or the bare key that most clients send."""
+    value = value.strip()
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        return value[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    return value

@@ -1,0 +1,163 @@
+"""The answers to a batch whose items belong to several parts, merged from the answers of the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast, overload
+
+from bloomredis.bits.arrays import NDArray, np
+from bloomredis.errors import BatchInterruptedError
+from bloomredis.operations.items.outcomes import Answers, interrupted_by
+from bloomredis.operations.kinds.pipelines import Queueing
+from bloomredis.protocol.replies import digits_of
+from bloomredis.protocol.steps import Op
+
+T = TypeVar("T")
+
+Made = tuple[Any, Any]
+"""A call that adds or tests items, and its outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The items of a batch that belong to one part.
+
+    :ivar server: the number of the part's server.
+    :ivar own: the indexes of the items in the batch, in order.
+    """
+
+    server: int
+    part: Queueing
+    own: NDArray[np.intp]
+    batch: Any  # `Encoded` or `Prepared`
+
+
+def together(runs: Sequence[Run], made: Sequence[Made | None]) -> list[bool]:
+    """Return the answers in the replies to one call of each run, in the order of the batch."""
+    order = np.concatenate([run.own for run in runs])
+    answers = np.empty(len(order), np.bool_)
+    digits = b"".join(digits_of(each[1]) for each in made if each)
+    answers[order] = np.frombuffer(digits, np.uint8) & 1  # the lowest bit of a digit, or of a byte
+    told: list[bool] = answers.tolist()
+    return told
+
+
+def raise_interruption(made: Sequence[Made | None], operations: Iterable[Op[Any]]) -> None:
+    """Raise the interruption of the caller, if there was one, after each operation has recorded it."""
+    error = made[0][1] if made[0] else None
+    if isinstance(error, BaseException) and not isinstance(error, Exception):
+        for operation in operations:
+            with suppress(BaseException):
+                next(operation)
+        raise error
+
+
+def store_one(runs: Sequence[Run], made: Sequence[Made | None], i: int, answer: bool) -> None:  # noqa: FBT001 - as `Answers` gives it
+    """Store the answer to an item of a batch."""
+    for run, each in zip(runs, made, strict=True):
+        if each and i in run.own:
+            item = each[0].items[run.own.tolist().index(i)]
+            run.part.pending.store_answer(item, each[0].template.handle.generation, answer=answer)
+
+
+class Picked(Sequence[T]):
+    """The values with these indexes; each is looked up when it is read."""
+
+    __slots__ = ("_own", "_values")
+
+    def __init__(self, values: Sequence[T], own: NDArray[np.intp]) -> None:
+        self._values, self._own = values, own
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._values.__getitem__, self._own.tolist())
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [*Picked(self._values, self._own[index])]
+        value: T = self._values[self._own[index]]
+        return value
+
+
+class PartAnswers:
+    """The answers of a batch's parts, recorded as they come."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[list[int], Answers]] = []
+        self._places: dict[int, tuple[Answers, int]] = {}  # by index in the batch
+
+    def record(self, own: list[int], answers: Answers | None) -> None:
+        """Record a part's answers to the first of its items, which have these indexes in the batch."""
+        if answers is not None:
+            self._parts.append((own, answers))
+
+    def store(self, indexes: Iterable[int]) -> None:
+        """Store the answers of these items of the batch, as far as they have come."""
+        while self._parts:
+            own, answers = self._parts.pop()
+            self._places.update((own[j], (answers, j)) for j in range(len(answers)))
+        for i in indexes:
+            if i in self._places:
+                answers, j = self._places[i]
+                answers.store([j])
+
+
+def answers_of(
+    items: Sequence[object],
+    outcomes: Sequence[tuple[list[int], list[bool] | Exception]],
+    answered: PartAnswers,
+) -> Answers:
+    """Return the answers to a batch of adds, given the outcomes of its parts; raise the error of a part."""
+    merged, error = merge_answers(len(items), outcomes)
+    if error is None:
+        return Answers(lambda i, _: answered.store([i]), cast("list[bool]", merged))
+    known = merged.index(None)
+    answered.store(range(known, len(items)))
+    interrupted = interrupted_error("add_many", merged, items, error, outcomes)
+    interrupted.answers = Answers(lambda i, _: answered.store([i]), interrupted.results)
+    raise interrupted
+
+
+def merge_answers(
+    count: int, outcomes: Iterable[tuple[list[int], list[T] | Exception]]
+) -> tuple[list[T | None], Exception | None]:
+    """Return a batch's answers, None for items without one, and the error of the first such item."""
+    merged: list[T | None] = [None] * count
+    errors: list[tuple[int, Exception]] = []
+    for own, answers in outcomes:
+        known: Sequence[T] = answers if isinstance(answers, list) else getattr(answers, "results", ())
+        for i, answer in zip(own, known, strict=False):
+            merged[i] = answer
+        if isinstance(answers, Exception):
+            errors.append((own[len(known)], answers))
+    return merged, min(errors, key=lambda error: error[0])[1] if errors else None
+
+
+def interrupted_error(
+    call: str,
+    answers: Sequence[object],
+    items: Sequence[object],
+    error: Exception,
+    outcomes: Iterable[tuple[list[int], object]],
+) -> BatchInterruptedError:
+    """Return the error for an interrupted batch; raise the original error if no item was touched."""
+    if all(answer is None for answer in answers) and not isinstance(error, BatchInterruptedError):
+        raise error
+    known = answers.index(None)
+    reason = error.__cause__ if isinstance(error, BatchInterruptedError) else error
+    tokens: list[str | None] = [None] * (len(items) - known)
+    for own, stopped in outcomes:
+        if isinstance(stopped, BatchInterruptedError):
+            for i, token in zip(own[len(stopped.results) :], stopped.tokens, strict=False):
+                tokens[i - known] = token
+    interrupted = interrupted_by(reason, call, answers[:known], items, tokens)
+    interrupted.__cause__ = reason
+    return interrupted

@@ -1,0 +1,76 @@
+"""Test helpers for programs that use filters: a server in the test's process, and its faults.
+
+They need pytest and the extra `embedded`.  The server is `memory://` (fakeredis with Lua): each client gets
+a new, empty server.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+import redis
+
+from bloomredis.arguments import name as checked_name
+from bloomredis.embedded import connect
+from bloomredis.protocol.keys import auxiliary_prefix
+
+__all__ = ["bloom_client", "later", "lose", "unreachable"]
+
+
+@pytest.fixture
+def bloom_client() -> Iterator[redis.Redis]:
+    """Yield a client of an empty server in this process; `conftest.py` imports this fixture."""
+    with connect("memory://") as client:
+        yield client
+
+
+@contextmanager
+def later(delay: float | timedelta) -> Iterator[None]:
+    """Set the clock ahead in this block, by seconds or a timedelta, for this process and `memory://`.
+
+    Times to live, leases and the windows of rotating filters follow this clock.
+    """
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    clock = time.time
+
+    def ahead() -> float:
+        return clock() + seconds
+
+    with mock.patch.object(time, "time", ahead):
+        yield
+
+
+def lose(client: redis.Redis, name: str) -> int:
+    """Delete all keys of a filter, as an eviction or a flush would; return their number.
+
+    A filter object that has used the filter raises `FilterLostError` at its next call.
+    """
+    key = checked_name(name).encode()
+    prefixes = (auxiliary_prefix(key), b"{" + key + b":")
+    patterns = [re.sub(rb"([*?\[\]\\])", rb"\\\1", prefix) + b"*" for prefix in prefixes]
+    keys = {key for pattern in patterns for key in client.scan_iter(match=pattern)} | {key}
+    return int(client.delete(*keys))
+
+
+@contextmanager
+def unreachable(client: Any) -> Iterator[None]:
+    """Make the server of a `memory://` client unreachable in this block: each call fails and does nothing.
+
+    :param client: from `connect` or `connect_asyncio`.
+    :raises TypeError: the client's server is not `memory://`.
+    """
+    server = client.connection_pool.connection_kwargs.get("server")
+    if server is None or not hasattr(server, "connected"):
+        raise TypeError(f"only a memory:// server can be made unreachable, not the server of {client!r:.100}")
+    server.connected = False
+    try:
+        yield
+    finally:
+        server.connected = True

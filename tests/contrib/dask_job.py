@@ -1,0 +1,55 @@
+"""A Dask job in a process of its own: it counts and then writes the new rows of files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe
+import distributed
+
+from bloomredis import BloomFilter
+from bloomredis.contrib.columns import KeptRows
+
+KILLED = (2, 5)
+"""Partitions whose worker is killed once, when it has kept their rows."""
+
+
+class Dies:
+    """A function that keeps the rows of a partition; some workers are killed before they return them."""
+
+    def __init__(self, kept: KeptRows, folder: Path) -> None:
+        self._kept = kept
+        self._folder = folder
+
+    def __call__(self, frame: Any, partition_info: dict[str, Any] | None = None) -> Any:
+        """Return the rows that a partition keeps."""
+        rows = self._kept.partition(frame, partition_info)
+        number = partition_info["number"] if partition_info else None
+        mark = self._folder / f"killed-{number}"
+        if number in KILLED and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number is not None:
+            time.sleep(0.2)  # the work
+        return rows
+
+
+def main() -> None:
+    """Run the job."""
+    url, folder = sys.argv[1], Path(sys.argv[2])
+    seen = BloomFilter.from_url(url, "texts", capacity=20_000, error_rate=1e-9)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+        frame = dask.dataframe.read_parquet(str(folder / "in"))
+        kept = frame.map_partitions(Dies(KeptRows(seen, "text", job="november"), folder))
+        assert len(kept) > 0
+        kept.to_parquet(str(folder / "out"))
+
+
+if __name__ == "__main__":
+    main()

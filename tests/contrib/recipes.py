@@ -1,0 +1,165 @@
+"""The programs of docs/queues.md, run by the workers of their queues; they deliver orders into a list."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.support.readme import ROOT, on_page
+from tests.support.servers import Server
+
+NOTES: Final = """
+import os as _os, time as _time
+import redis as _redis
+_notes = _redis.Redis(unix_socket_path={notes!r})
+def _delivered(order):
+    _notes.rpush("begun", order + " " + str(_os.getpid()))
+    while not _notes.exists("go"):
+        yield 0.05
+    yield 0.05
+    _notes.rpush("ended", order)
+"""
+SYNC: Final = """
+def deliver(order):
+    for seconds in _delivered(order):
+        _time.sleep(seconds)
+"""
+ASYNC: Final = """
+async def deliver(order):
+    for seconds in _delivered(order):
+        await asyncio.sleep(seconds)
+"""
+CHANGES: Final = {
+    "lease=30": "lease=6",
+    "retry_delay=10": "retry_delay=1",
+    "interval=10": "interval=1",
+    "defer=10": "defer=1",
+    "sleep(10)": "sleep(1)",
+    "job_timeout = 300": "job_timeout = 20",
+    "idle_timeout=600_000": "idle_timeout=3000",
+}
+"""Shorter times for a test than those of the page."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A queue of the page: the command of its worker, and the folder of its packages.
+
+    `looks_with_new`: a dead worker's message is delivered again only after a new message.
+    """
+
+    name: str
+    worker: tuple[str, ...]
+    python: str = ""
+    looks_with_new: bool = False
+
+
+RECIPES: Final = {
+    each.name: each
+    for each in (
+        Recipe("RQ", ("-m", "rq.cli", "worker", "--with-scheduler", "-q", "--url")),
+        Recipe("Huey", ("-m", "huey.bin.huey_consumer", "shop.huey", "-w", "2", "-q")),
+        Recipe("arq", ("-m", "arq", "shop.WorkerSettings"), str(Path(sys.prefix) / "arq")),
+        Recipe(
+            "taskiq",
+            ("-m", "taskiq", "worker", "shop:broker", "--workers", "1", "--log-level", "ERROR"),
+            looks_with_new=True,
+        ),
+    )
+}
+
+
+class Shop:
+    """The program of a recipe in a folder of its own, with its servers.
+
+    A delivery that has begun ends once the key "go" exists.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, queue: Server, seen: Server) -> None:
+        self.recipe = recipe
+        self._folder = folder
+        self._queue = queue
+        self.notes = queue.client(decode_responses=True)
+        text = _text(recipe.name).replace(
+            'BloomFilter.from_url("redis://localhost"', f'BloomFilter.from_url("{seen.url}"'
+        )
+        text = text.replace("redis://localhost", queue.url)
+        for old, new in CHANGES.items():
+            text = text.replace(old, new)
+        work = ASYNC if "await deliver" in text else SYNC
+        (folder / "shop.py").write_text(f"import asyncio\n{NOTES.format(notes=queue.socket)}{work}\n{text}\n")
+
+    def _environment(self) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, (self.recipe.python, str(self._folder), str(ROOT))))
+        return os.environ | {"PYTHONPATH": path}
+
+    def send(self, orders: list[str]) -> None:
+        """Send each order, in another process, as a web application would."""
+        program = (
+            "import asyncio, sys, shop\n"
+            "async def main():\n"
+            "    queue = None\n"
+            "    if hasattr(shop, 'WorkerSettings'):\n"
+            "        from arq import create_pool\n"
+            "        queue = await create_pool(shop.WorkerSettings.redis_settings)\n"
+            "    if hasattr(shop, 'broker'): await shop.broker.startup()\n"
+            "    for order in sys.argv[1:]:\n"
+            "        made = shop.send(*([queue] if queue else []), order)\n"
+            "        if made is not None: await made\n"
+            "    if hasattr(shop, 'broker'): await shop.broker.shutdown()\n"
+            "asyncio.run(main())\n"
+        )
+        subprocess.run(
+            [sys.executable, "-c", program, *orders],
+            cwd=self._folder,
+            env=self._environment(),
+            check=True,
+            timeout=60,
+        )
+
+    @contextmanager
+    def worker(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a worker in a process group of its own; kill the group at the end."""
+        command = [sys.executable, *self.recipe.worker]
+        if self.recipe.name == "RQ":
+            command.append(self._queue.url)
+        with (self._folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env=self._environment(),
+                start_new_session=True,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            yield process
+        finally:
+            kill(process)
+
+    def log(self) -> str:
+        """Return what the workers have printed."""
+        return (self._folder / "log").read_text()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a worker with all its processes."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _text(name: str) -> str:
+    """Return the program of a recipe."""
+    page = ROOT / "docs" / "queues.md"
+    sections = page.read_text().split("\n## ")
+    (section,) = [each for each in sections if each.startswith(f"{name}\n")]
+    (block,) = [each for each in on_page(page) if each.language == "python" and each.text in section]
+    return block.text

@@ -1,0 +1,380 @@
+"""Requests that run once, in ASGI, WSGI, Flask and Django."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import flask
+import httpx
+import pytest
+import redis
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter, ClaimLostError
+from bloomredis.contrib.idempotency import ASGIMiddleware, WSGIMiddleware, skipped
+from tests.contrib import pages
+from tests.contrib.violence import KEPT
+from tests.support.servers import Server, running
+
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
+
+
+class Loop:
+    """An event loop in a thread of its own, which runs coroutines for any thread."""
+
+    current: Loop
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine, and return its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+    def end(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(autouse=True)
+def loop() -> Iterator[None]:
+    """The loop of a test."""
+    Loop.current = Loop()
+    yield
+    Loop.current.end()
+
+
+class Work:
+    """The work of the applications: it notes keys and returns a status."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.status = 201
+        self.error: Exception | None = None
+        self.entered = threading.Event()
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def __call__(self, key: str) -> int:
+        self.entered.set()
+        assert self.goes_on.wait(60)
+        if self.error:
+            raise self.error
+        self.done.append(key)
+        return self.status
+
+
+class Deliver:
+    """A client of an application, which delivers requests from any thread."""
+
+    def __init__(self, ask: Callable[[str, dict[str, str]], tuple[int, dict[str, str], bytes]]) -> None:
+        self._ask = ask
+
+    def __call__(
+        self, key: str | None, method: str = "POST", path: str = "/pay"
+    ) -> tuple[int, dict[str, str], bytes]:
+        return self._ask(f"{method} {path}", {} if key is None else {"Idempotency-Key": key})
+
+
+def of_asgi(app: Any) -> Deliver:
+    def ask(line: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        async def run() -> httpx.Response:
+            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                return await client.request(*line.split(), headers=headers)
+
+        got = Loop.current.run(run())
+        return got.status_code, dict(got.headers), got.content
+
+    return Deliver(ask)
+
+
+def of_wsgi(app: Any) -> Deliver:
+    def ask(line: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        with httpx.Client(transport=httpx.WSGITransport(app), base_url="http://here") as client:
+            try:
+                got = client.request(*line.split(), headers=headers)
+            except (ZeroDivisionError, ClaimLostError):
+                return 500, {}, b""  # as WSGI servers do
+        return got.status_code, dict(got.headers), got.content
+
+    return Deliver(ask)
+
+
+def make_asgi(url: str, work: Work, **options: Any) -> Deliver:
+    """Return a client of an ASGI application."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = {key.decode(): value.decode() for key, value in scope["headers"]}
+        status = await asyncio.to_thread(work, headers.get("idempotency-key", ""))
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b"worked"})
+
+    seen = bloomredis.asyncio.BloomFilter.from_url(url, "keys", **SIZE)
+    return of_asgi(ASGIMiddleware(app, seen, **options))
+
+
+def make_wsgi(url: str, work: Work, **options: Any) -> Deliver:
+    """Return a client of a WSGI application that begins its response late."""
+
+    def app(environ: Any, start: Any) -> Iterator[bytes]:
+        status = work(environ.get("HTTP_IDEMPOTENCY_KEY", ""))
+        start(f"{status} Done", [("X-Own", "1")])
+        yield b"wor"
+        yield b"ked"
+
+    return of_wsgi(WSGIMiddleware(app, BloomFilter.from_url(url, "keys", **SIZE), **options))
+
+
+def make_flask(url: str, work: Work, **options: Any) -> Deliver:
+    """Return a client of a Flask application."""
+    app = flask.Flask("shop")
+
+    @app.route("/pay", methods=["POST", "GET"])
+    @app.route("/refund", methods=["POST"])
+    def pay() -> Any:
+        return "worked", work(flask.request.headers.get("Idempotency-Key", ""))
+
+    app.wsgi_app = WSGIMiddleware(app.wsgi_app, BloomFilter.from_url(url, "keys", **SIZE), **options)
+    return of_wsgi(app)
+
+
+def make_django(url: str, work: Work, *, is_asyncio: bool = False, **options: Any) -> Deliver:
+    """Return a client of views of Django."""
+    import django
+    from django.conf import settings
+    from django.http import HttpResponse
+    from django.test import AsyncClient, Client, override_settings
+    from django.urls import path
+
+    from bloomredis.contrib.django import once
+
+    if not settings.configured:
+        settings.configure(
+            ALLOWED_HOSTS=["*"],
+            SECRET_KEY="s",  # noqa: S106 - none
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        )
+        django.setup()
+    half = bloomredis.asyncio if is_asyncio else bloomredis
+    seen: Any = half.BloomFilter.from_url(url, "keys", **SIZE)
+    options = {"required": False} | options
+
+    @once(seen, **options)
+    def pay(request: Any) -> Any:
+        return HttpResponse("worked", status=work(request.headers.get("Idempotency-Key", "")))
+
+    @once(seen, **options)
+    async def pay_later(request: Any) -> Any:
+        status = await asyncio.to_thread(work, request.headers.get("Idempotency-Key", ""))
+        return HttpResponse("worked", status=status)
+
+    urls = tuple(path(name, pay_later if is_asyncio else pay) for name in ("pay", "refund"))
+
+    def ask(line: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        method, to = line.split()
+        with override_settings(ROOT_URLCONF=urls):
+            if not is_asyncio:
+                got = Client(raise_request_exception=False).generic(method, to, headers=headers)
+            else:
+                client = AsyncClient(raise_request_exception=False)
+                got = Loop.current.run(client.generic(method, to, headers=headers))
+        return got.status_code, {name.lower(): value for name, value in got.items()}, got.content
+
+    return Deliver(ask)
+
+
+def make_async_django(url: str, work: Work, **options: Any) -> Deliver:
+    """Return a client of asynchronous views."""
+    return make_django(url, work, is_asyncio=True, **options)
+
+
+MAKERS = {
+    each.__name__.removeprefix("make_"): each
+    for each in (make_asgi, make_wsgi, make_flask, make_django, make_async_django)
+}
+EACH = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@EACH
+def test_a_request_runs_once(make: Any, any_server: Server) -> None:
+    """A repeat is answered 200 without work; a request with another key, path or method runs."""
+    work = Work()
+    deliver = make(any_server.url, work)
+    status, headers, body = deliver("k1")
+    assert (status, body) == (201, b"worked")
+    assert headers.get("x-own", "1") == "1"
+    status, headers, body = deliver('"k1"')  # a quoted string, as in the draft
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert body == b'{"detail": "this request was processed already"}'
+    assert [deliver("k2")[0], deliver("k1", path="/refund")[0]] == [201, 201]
+    assert [deliver(None)[0], deliver(None)[0]] == [201, 201]
+    assert work.done == ["k1", "k2", "k1", "", ""]
+
+
+@EACH
+def test_a_busy_request_comes_again(make: Any, any_server: Server) -> None:
+    """The answer is 409, with the seconds left of the lease in `Retry-After`."""
+    work = Work()
+    work.goes_on.clear()
+    deliver = make(any_server.url, work)
+    first: list[Any] = []
+    thread = threading.Thread(target=lambda: first.append(deliver("k1")))
+    thread.start()
+    assert work.entered.wait(60)
+    status, headers, body = deliver("k1")
+    work.goes_on.set()
+    thread.join(60)
+    assert (status, headers["content-type"]) == (409, "application/problem+json")
+    assert 20 <= int(headers["retry-after"]) <= 30
+    assert b'"status": 409' in body
+    assert first[0][0] == 201
+    assert (deliver("k1")[0], work.done) == (200, ["k1"])
+
+
+@EACH
+@pytest.mark.parametrize("failure", [422, 500, ZeroDivisionError()], ids=str)
+def test_a_request_that_failed_may_come_again(make: Any, any_server: Server, failure: Any) -> None:
+    """After an error status, and after an exception."""
+    work = Work()
+    deliver = make(any_server.url, work)
+    work.status, work.error = (500, failure) if isinstance(failure, Exception) else (failure, None)
+    assert deliver("k1")[0] == work.status
+    work.status, work.error = 201, None
+    assert [deliver("k1")[0], deliver("k1")[0]] == [201, 200]
+
+
+@EACH
+def test_without_a_server_nothing_runs(make: Any) -> None:
+    """The answer is 503."""
+    work = Work()
+    deliver = make("redis://127.0.0.1:1", work)
+    assert [deliver("k1")[0], work.done] == [503, []]
+    assert deliver(None)[0] == 201
+
+
+@EACH
+def test_a_key_may_be_required(make: Any, any_server: Server) -> None:
+    """A request without a key is answered 400, if its method is checked."""
+    work = Work()
+    deliver = make(any_server.url, work, required=True)
+    assert [deliver(None)[0], deliver("")[0], work.done] == [400, 400, []]
+    if make is not make_async_django:
+        assert deliver(None, "GET")[0] == 201
+
+
+@EACH
+def test_a_claim_that_was_lost_is_no_success(make: Any, any_server: Server, any_client: redis.Redis) -> None:
+    """Another worker may have the request, so the answer is 500."""
+    work = Work()
+    work.goes_on.clear()
+    deliver = make(any_server.url, work)
+    got: list[Any] = []
+    thread = threading.Thread(target=lambda: got.append(deliver("k1")))
+    thread.start()
+    assert work.entered.wait(60)
+    any_client.delete(*any_client.keys("{keys}:claim:*"))
+    work.goes_on.set()
+    thread.join(60)
+    assert got[0][0] == 500
+
+
+@EACH
+def test_a_restart_of_the_server_loses_nothing(make: Any, any_server: Server) -> None:
+    """The response is sent once the key is committed."""
+    work = Work()
+    work.goes_on.clear()
+    with running(any_server.binary, *KEPT) as server:
+        deliver = make(server.url, work)
+        got: list[Any] = []
+        thread = threading.Thread(target=lambda: got.append(deliver("k1")))
+        thread.start()
+        assert work.entered.wait(60)
+        server.stop()
+        work.goes_on.set()
+        server.start()
+        thread.join(60)
+        assert (got[0][0], deliver("k1")[0], work.done) == (201, 200, ["k1"])
+
+
+def test_the_key_may_be_another(any_server: Server) -> None:
+    """`key` returns it, for example one key for each tenant; a request without a key runs as usual."""
+    work = Work()
+    deliver = make_wsgi(any_server.url, work, key=lambda environ: environ["PATH_INFO"].removeprefix("/pay"))
+    assert [deliver(None, path="/a")[0], deliver(None, path="/a")[0], deliver(None)[0]] == [201, 200, 201]
+
+
+def test_what_is_done_may_be_looked_up(any_server: Server) -> None:
+    """`on_done` is an application or a view."""
+
+    async def asgi(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 203, "headers": []})
+        await send({"type": "http.response.body", "body": b"found"})
+
+    def wsgi(environ: Any, start: Any) -> list[bytes]:
+        start("203 Found", [])
+        return [b"found"]
+
+    def view(request: Any) -> Any:
+        from django.http import HttpResponse
+
+        return HttpResponse("found", status=203)
+
+    for number, (make, on_done) in enumerate(
+        ((make_asgi, asgi), (make_wsgi, wsgi), (make_django, view), (make_async_django, view))
+    ):
+        deliver = make(any_server.url, Work(), on_done=on_done)
+        assert [deliver(f"k{number}")[0], *deliver(f"k{number}")[::2]] == [201, 203, b"found"]
+
+
+def test_a_transaction_of_django_comes_before_the_commit(any_server: Server) -> None:
+    """If the transaction of a view is rolled back, as with ATOMIC_REQUESTS, the key is not committed."""
+    from django.db import transaction
+
+    work = Work()
+    deliver = make_django(any_server.url, work, lease=0.2)
+    seen = BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    with transaction.atomic():
+        assert deliver("k1")[0] == 201
+        assert "POST /pay k1" not in seen
+        transaction.set_rollback(True)
+    assert "POST /pay k1" not in seen
+    with transaction.atomic():
+        assert deliver("k2")[0] == 201
+    assert "POST /pay k2" in seen
+
+
+def test_other_scopes_pass(any_server: Server) -> None:
+    """For example the lifespan of an application."""
+    passed: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        passed.append(scope["type"])
+
+    asyncio.run(ASGIMiddleware(app, None)({"type": "lifespan"}, None, None))
+    assert passed == ["lifespan"]
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(30.0009, "30"), (29.2, "30"), (0.001, "1"), (1.5, "2")])
+def test_retry_after_is_not_a_second_too_long(left: float, seconds: str) -> None:
+    """A lease of 30 seconds is 30, even if the clocks differ a little."""
+
+    class Busy:
+        state = "busy"
+        remaining = left
+
+    assert skipped(Busy()).headers == {"Retry-After": seconds}
+
+
+@pytest.mark.parametrize("page", ["idempotency", "django"])
+def test_the_pages_run(page: str, any_server: Server) -> None:
+    """Each example of these pages runs."""
+    make_django(any_server.url, Work())  # which configures Django
+    pages.run(page, any_server)

@@ -1,0 +1,64 @@
+"""A filter from a URL in several event loops: each loop has its own client."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+from bloomredis.asyncio import BloomFilter
+from tests.support.servers import Server
+from tests.support.values import for_each
+
+
+@for_each("url", ["memory://", "embedded://", "of the server"])
+def test_one_loop_after_another(any_server: Server, url: str) -> None:
+    """A filter works in one loop after another, as under a test client with a loop for each request."""
+    url = any_server.url if url == "of the server" else url
+    seen = BloomFilter.from_url(url, "seen", capacity=1000, error_rate=0.01)
+
+    async def add(item: int) -> bool:
+        gc.collect()  # frees what only the last loop referred to
+        return await seen.add(item)
+
+    assert [asyncio.run(add(i % 3)) for i in range(6)] == [True] * 3 + [False] * 3
+    assert asyncio.run(seen.contains_many(range(4))) == [True, True, True, False]
+
+
+def test_two_loops_at_once(any_server: Server) -> None:
+    """Two threads add an item, each in its own loop: exactly one add is the first."""
+    seen = BloomFilter.from_url(any_server.url, "seen", capacity=1000, error_rate=0.01)
+    answers: list[bool] = []
+
+    async def adds() -> None:
+        answers.extend(await asyncio.gather(*(seen.add(i % 10) for i in range(100))))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(adds())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(answers), sum(answers)) == (200, 10)
+
+
+def test_loops_that_have_ended_are_forgotten(any_server: Server) -> None:
+    """A filter keeps clients only for open loops."""
+    seen = BloomFilter.from_url(any_server.url, "seen", capacity=1000, error_rate=0.01)
+    for i in range(5):
+        asyncio.run(seen.add(i))
+    assert len(seen._by_loop) == 1
+
+
+def test_a_filter_is_a_context_manager(any_server: Server) -> None:
+    """`async with` closes the connections of the filter's own client; the filter can be used again."""
+
+    async def main() -> None:
+        seen = BloomFilter.from_url(any_server.url, "seen", capacity=1000, error_rate=0.01)
+        async with seen as same:
+            assert await same.add("x")
+            assert seen._by_loop
+        assert not seen._by_loop
+        assert not await seen.add("x")
+        await seen.aclose()
+
+    asyncio.run(main())

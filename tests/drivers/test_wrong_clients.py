@@ -1,0 +1,112 @@
+"""Invalid clients, and servers without scripts: the error says what to do."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import redis
+from redis.sentinel import Sentinel
+
+import bloomredis
+from bloomredis import BloomError, BloomFilter, FilterNotFoundError, ServerRefusedError
+from tests.support.servers import Server
+from tests.support.values import for_each
+from tests.support.waiting import wait_until
+
+
+class Half:
+    """An object that executes commands but has no pipelines."""
+
+    def execute_command(self, *_: object) -> None: ...
+
+
+SENTINEL = Sentinel([("h", 1)])  # type: ignore[no-untyped-call]  # redis-py is untyped here
+
+
+@for_each(
+    ("client", "words"),
+    [
+        (SENTINEL, r"sentinel\.master_for\('mymaster'\)"),
+        (redis.ConnectionPool(), r"redis\.Redis\(connection_pool=pool\)"),
+        (Half(), "client of redis-py or valkey-py"),
+        ("redis://h", r"BloomFilter\.from_url\(url, name\)"),
+    ],
+)
+def test_no_client(client: Any, words: str) -> None:
+    """An invalid client is refused before anything is sent."""
+    with pytest.raises(TypeError, match=words):
+        BloomFilter(client, "seen", capacity=10, error_rate=0.1)
+
+
+def test_numbers_are_keywords(any_client: redis.Redis) -> None:
+    """The error names the keywords."""
+    with pytest.raises(TypeError, match=r"BloomFilter\(\): .* capacity=1000, error_rate=0\.01"):
+        BloomFilter(any_client, "seen", 1000, 0.01)  # type: ignore[call-arg]  # tested on purpose
+
+
+def test_a_decorator_without_brackets(any_client: redis.Redis) -> None:
+    """The error shows the correct spelling."""
+    seen = BloomFilter(any_client, "seen", capacity=10, error_rate=0.1)
+    with pytest.raises(TypeError, match=r"@seen\.once\(\)"):
+        seen.once(print)  # type: ignore[call-overload]  # tested on purpose
+
+
+def test_open_takes_no_capacity(any_client: redis.Redis) -> None:
+    """The error says which call takes them."""
+    with pytest.raises(FilterNotFoundError, match=r"open\(\) creates none: .* ScalingBloomFilter\(\)"):
+        bloomredis.ScalingBloomFilter.open(any_client, "missing")
+
+
+class Scriptless(redis.Redis):
+    """A server without Lua, like fakeredis without its extra."""
+
+    def execute_command(self, *_: Any, **__: Any) -> Any:
+        raise redis.ResponseError("unknown command 'evalsha', with args beginning with: ")
+
+
+def test_a_server_without_scripts() -> None:
+    """The error is one of this library's, and says what to use in tests."""
+    with pytest.raises(ServerRefusedError, match=r"pip install 'fakeredis\[lua\]'.*master_for"):
+        BloomFilter(Scriptless(), "seen", capacity=10, error_rate=0.1, keep_connection=False).add("x")
+
+
+def test_an_unpickled_filter_without_a_client(any_client: redis.Redis) -> None:
+    """The error is one of this library's."""
+    seen = pickle.loads(  # noqa: S301 - its own pickle
+        pickle.dumps(BloomFilter(any_client, "seen", capacity=10, error_rate=0.1))
+    )
+    with pytest.raises(BloomError, match="with_client"):
+        seen.add("x")
+
+
+def test_a_filter_is_a_context_manager(any_server: Server) -> None:
+    """`with` closes the connections that `from_url` opened, but not those of a given client."""
+    with any_server.client() as client:
+        before = len(client.client_list())
+        with BloomFilter.from_url(any_server.url, "seen", capacity=10, error_rate=0.1) as seen:
+            assert seen.add("x")
+            assert len(client.client_list()) == before + 1
+        wait_until("it is closed", lambda: len(client.client_list()) == before)
+        with BloomFilter(client, "seen", capacity=10, error_rate=0.1) as seen:
+            assert not seen.add("x")
+        assert client.ping()
+
+
+def test_names_that_people_see(any_client: redis.Redis) -> None:
+    """`dir()` has no underscored names but Python's own; `repr` has only the class's own parameters."""
+    seen = bloomredis.RotatingBloomFilter(any_client, "seen", capacity=10, error_rate=0.1, window=60)
+    assert [name for name in dir(seen) if name.startswith("_") and not name.startswith("__")] == []
+    assert "add" in dir(seen)
+    assert "window=60.0, slices=4" in repr(seen)
+    about = seen.info()
+    assert (about.window, about.slices, about.shards) == (60.0, 4, None)
+
+
+def test_one_item_in_the_place_of_many(any_client: redis.Redis) -> None:
+    """A number in place of the items gets the same error as a text."""
+    seen = BloomFilter(any_client, "seen", capacity=10, error_rate=0.1)
+    for item in (5, "x", b"x"):
+        with pytest.raises(TypeError, match="items must be an iterable of items, not one"):
+            seen.add_many(item)  # type: ignore[arg-type]  # tested on purpose

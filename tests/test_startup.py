@@ -1,0 +1,188 @@
+"""What a program imports, and when: each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Final
+
+from bloomredis.bits.arrays import np
+from tests.support.servers import Server
+
+BLOCK: Final = """
+import redis
+import sys
+def block(*names): sys.modules.update(dict.fromkeys(names))
+"""
+"""After `block` an import of one of these modules is an error."""
+
+KINDS: Final = """
+SIZE = {"capacity": 1000, "error_rate": 1e-6}
+KINDS = {
+    "fixed": (bloomredis.BloomFilter, SIZE),
+    "classic": (bloomredis.BloomFilter, SIZE | {"layout": "classic"}),
+    "foreign": (bloomredis.BloomFilter, {"layout": compat.go_zero(20_000)}),
+    "counting": (bloomredis.CountingBloomFilter, SIZE),
+    "rotating": (bloomredis.RotatingBloomFilter, SIZE | {"window": 3600}),
+    "scaling": (bloomredis.ScalingBloomFilter, SIZE),
+    "sharded": (bloomredis.ShardedBloomFilter, SIZE | {"shards": 3}),
+}
+client = redis.Redis(unix_socket_path=sys.argv[1])
+filters = [kind(client, name, **options) for name, (kind, options) in KINDS.items()]
+"""
+
+ONE_ITEM: Final = f"""
+block("numpy")
+import bloomredis
+from bloomredis import compat
+{KINDS}
+for seen in filters:
+    assert [seen.add(str(i)) for i in range(30)] == [True] * 30
+    assert [seen.add(i) for i in range(20, 40)] == [False] * 10 + [True] * 10
+    assert [seen.contains(str(i)) for i in (0, 39, 40)] == [True, True, False]
+"""
+
+AGAIN: Final = f"""
+import bloomredis
+from bloomredis import compat
+{KINDS}
+items = list(map(str, range(60)))
+for seen in filters:
+    assert seen.contains_many(items) == [True] * 40 + [False] * 20
+    assert seen.add_many(items) == [False] * 40 + [True] * 20
+assert "numpy" in sys.modules
+"""
+
+BATCHES: Final = """
+import threading
+import bloomredis
+seen = bloomredis.BloomFilter.from_url("unix://" + sys.argv[1], "batch", capacity=2000, error_rate=1e-9)
+seen.add("0")
+print("numpy" in sys.modules)
+ready, new = threading.Barrier(4), []
+def add():
+    ready.wait()
+    new.extend(seen.add_many(range(1000)))
+threads = [threading.Thread(target=add) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("numpy" in sys.modules, sum(new), len(new))
+"""
+
+INTERRUPTED: Final = """
+import signal, threading
+import bloomredis
+class Limit(Exception): pass
+def raise_limit(*_): raise Limit
+signal.signal(signal.SIGUSR1, raise_limit)
+main = threading.main_thread().ident
+asked = []
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == "numpy.exceptions" and not asked:
+        asked.append(signal.pthread_kill(main, signal.SIGUSR1))
+sys.addaudithook(interrupt)
+seen = bloomredis.BloomFilter.from_url("unix://" + sys.argv[1], "batch", capacity=2000, error_rate=1e-9)
+try: seen.add_many(range(1000))
+except Limit: print("interrupted")
+print(sum(seen.add_many(range(1000))))
+"""
+
+COMMAND: Final = """
+from bloomredis.cli import main
+block("numpy", *sys.argv.pop(1).split())
+main()
+"""
+OTHERS: Final = "bloomredis.cli.dedupe bloomredis.cli.demo.command bloomredis.cli.importing bloomredis.compat"
+
+
+def lines(program: str, *arguments: str) -> list[str]:
+    """Return what a program prints that succeeds."""
+    command = [sys.executable, "-c", BLOCK + program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_package_imports_little() -> None:
+    """Beyond what redis-py does: a hash, and parts of the standard library; not what finds versions."""
+    program = """
+block("importlib.metadata")
+before = set(sys.modules)
+import bloomredis
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(new - sys.stdlib_module_names))
+"""
+    assert lines(program) == ["bloomredis mmh3"]
+
+
+def test_one_item_needs_no_numpy(any_server: Server) -> None:
+    """`add` and `contains`, of every kind; batches, which need it, find the same items."""
+    lines(ONE_ITEM, any_server.socket)
+    lines(AGAIN, any_server.socket)
+
+
+def test_the_first_batch_imports_numpy(any_server: Server) -> None:
+    """Of several threads that come at once each item is new to one."""
+    assert lines(BATCHES, any_server.socket) == ["False", "True 999 4000"]
+
+
+def test_an_interrupted_first_batch(any_server: Server) -> None:
+    """What a time limit raises inside reaches the caller; numpy, which cannot start twice, is whole then."""
+    first, new = lines(INTERRUPTED, any_server.socket)
+    assert first == "interrupted"
+    assert int(new) == 1000
+
+
+def test_asyncio_imports_numpy_at_once() -> None:
+    """An event loop would stand still meanwhile."""
+    assert lines("import bloomredis.asyncio; print('numpy' in sys.modules)") == ["True"]
+
+
+def test_annotations_can_be_read() -> None:
+    """`get_type_hints` finds numpy's types, with numpy."""
+    program = """
+from typing import get_type_hints
+import bloomredis
+print(get_type_hints(bloomredis.BloomFilter.new_mask)["return"].__name__)
+print("numpy.integer" in str(get_type_hints(bloomredis.keyed)["return"]))
+"""
+    assert lines(program) == ["ndarray", "True"]
+
+
+def test_the_version_needs_no_command() -> None:
+    """Nor what draws tables."""
+    assert lines(COMMAND, f"rich {OTHERS} bloomredis.cli.plan", "--version")[0].startswith("bloomredis ")
+
+
+def test_a_command_imports_its_own_modules() -> None:
+    """A command runs where the modules of the others are not."""
+    printed = lines(COMMAND, OTHERS, "plan", "--capacity", "1000", "--error-rate", "0.01")
+    assert any(line.startswith("num_bits") for line in printed)
+
+
+def test_a_name_that_numpy_lacks() -> None:
+    """It is an AttributeError, as with numpy itself."""
+    assert not hasattr(np, "no_such_name")
+
+
+FORKS: Final = """
+import os, sys, threading, time
+from bloomredis.bits.hashing import digests, probe_rows
+def work(): probe_rows(digests(["a"]), 1000, 5)
+thread = threading.Thread(target=work)
+thread.start()
+children = []
+while thread.is_alive():
+    child = os.fork()
+    if not child:
+        work()
+        os._exit(0)
+    children.append(child)
+    time.sleep(0.005)
+assert {os.waitpid(child, 0)[1] for child in children} == {0}
+"""
+
+
+def test_a_fork_in_the_middle_of_the_import() -> None:
+    """A child that is forked while numpy is imported can use numpy."""
+    lines(FORKS)

@@ -1,0 +1,74 @@
+"""The helpers for users' own tests."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter, ConnectionFailedError, FilterLostError, RotatingBloomFilter
+from bloomredis.embedded import connect, connect_asyncio
+from bloomredis.testing import bloom_client, later, lose, unreachable
+from tests.support.values import for_each
+
+SIZE: dict[str, Any] = {"capacity": 100, "error_rate": 0.01}
+__all__ = ["bloom_client"]
+
+
+@pytest.mark.parametrize("run", range(2))
+def test_each_test_has_a_server_of_its_own(bloom_client: redis.Redis, run: int) -> None:
+    """Each test has its own, empty server."""
+    assert BloomFilter(bloom_client, "seen", **SIZE).add("x")
+
+
+def test_time(bloom_client: redis.Redis) -> None:
+    """When time passes, a window passes and a lease expires."""
+    recent = RotatingBloomFilter(bloom_client, "recent", **SIZE, window=3600)
+    recent.add("x")
+    claim = recent.claim("y", lease=30)
+    with later(timedelta(hours=2)):
+        assert not recent.contains("x")
+        assert recent.claim("y").state == "claimed"
+    assert claim.state == "claimed"
+
+
+@for_each("kind", ["BloomFilter", "ScalingBloomFilter", "ShardedBloomFilter", "CountingBloomFilter"])
+def test_a_loss(kind: str) -> None:
+    """After a simulated loss no key of the filter remains, and its object raises an error."""
+    with connect("memory://") as client:
+        seen = getattr(bloomredis, kind)(client, "se*n", **SIZE)
+        seen.add_many(range(50))
+        BloomFilter(client, "seen", **SIZE).add("x")
+        assert lose(client, "se*n") > 0
+        with pytest.raises(FilterLostError):
+            seen.add("x")
+        assert BloomFilter(client, "seen", **SIZE).contains("x")
+
+
+def test_a_server_that_is_away(bloom_client: redis.Redis) -> None:
+    """Calls to a server that is away fail and do nothing; later calls succeed."""
+    seen = BloomFilter(bloom_client, "seen", **SIZE)
+    seen.add("x")
+    with unreachable(bloom_client), pytest.raises(ConnectionFailedError):
+        seen.contains("x")
+    assert seen.contains("x")
+    with pytest.raises(TypeError, match="memory://"), unreachable(redis.Redis()):
+        pass
+
+
+def test_asyncio() -> None:
+    """The server of an asyncio client can be away, too."""
+
+    async def main() -> None:
+        client = connect_asyncio("memory://")
+        seen = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+        assert await seen.add("x")
+        with unreachable(client), pytest.raises(ConnectionFailedError):
+            await seen.contains("x")
+        await client.aclose()
+
+    asyncio.run(main())
