@@ -51,8 +51,8 @@ def crawler(adapter: str, server: Server, **others: Any) -> Any:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """A site of 2,000 pages with 20 links each."""
-    with serving(Site(2000, 20, spiders=3)) as made:
+    """A site of 1,000 pages with 20 links each."""
+    with serving(Site(1000, 20, spiders=3)) as made:
         yield made
 
 
@@ -65,7 +65,7 @@ def test_no_page_is_lost_with_a_spider_that_is_killed(site: Site, any_server: Se
     """The other spiders fetch each page; only the pages that it was fetching are fetched twice."""
     chosen = settings("ClaimWhileDownloading", any_server, BLOOMREDIS_LEASE=4)
     spiders = [crawl(site, number, chosen) for number in range(3)]
-    wait_until("a part of the site is fetched", lambda: len(site.fetches) > 600, every=0.001)
+    wait_until("a part of the site is fetched", lambda: len(site.fetches) > 300, every=0.001)
     spiders[0].send_signal(signal.SIGKILL)
     spiders[0].communicate(timeout=120)
     assert [spider.ended(each)["finish_reason"] for each in spiders[1:]] == ["finished"] * 2
@@ -103,9 +103,9 @@ def test_a_server_that_goes_is_the_reason_of_the_end(adapter: str, any_server: S
 @pytest.mark.parametrize("adapter", sorted(EXAMPLES))
 def test_a_crawl_outlasts_a_restart_of_the_server(adapter: str, any_server: Server) -> None:
     """In two seconds without a server, only pages that were being fetched may be fetched twice."""
-    with serving(Site(2000, 10, spiders=1)) as alone, running(any_server.binary, *KEPT) as server:
+    with serving(Site(1000, 10, spiders=1)) as alone, running(any_server.binary, *KEPT) as server:
         process = crawl(alone, 0, settings(adapter, server, BLOOMREDIS_LEASE=10))
-        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 700, every=0.001)
+        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 300, every=0.001)
         restart(server, 2)
         assert spider.ended(process)["finish_reason"] == "finished"
     counted = Counter(page for page, _ in alone.fetches)
