@@ -103,9 +103,9 @@ def test_a_server_that_goes_is_the_reason_of_the_end(adapter: str, any_server: S
 @pytest.mark.parametrize("adapter", sorted(EXAMPLES))
 def test_a_crawl_outlasts_a_restart_of_the_server(adapter: str, any_server: Server) -> None:
     """In two seconds without a server, only pages that were being fetched may be fetched twice."""
-    with serving(Site(1000, 10, spiders=1)) as alone, running(any_server.binary, *KEPT) as server:
+    with serving(Site(2000, 10, spiders=1)) as alone, running(any_server.binary, *KEPT) as server:
         process = crawl(alone, 0, settings(adapter, server, BLOOMREDIS_LEASE=10))
-        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 300, every=0.001)
+        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 700, every=0.001)
         restart(server, 2)
         assert spider.ended(process)["finish_reason"] == "finished"
     counted = Counter(page for page, _ in alone.fetches)
