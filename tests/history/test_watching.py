@@ -13,6 +13,7 @@ import bloomredis
 from tests.history import crashing
 from tests.history.crashing import Crash, Work
 from tests.history.plans import MADE, Kind, Plan
+from tests.history.rounds import PATIENCE
 from tests.history.watching import REPLACED, Watch, watched
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -49,7 +50,7 @@ def crashes() -> Iterator[Any]:
     process.start()
     yield ours
     ours.send(None)
-    process.join(20)
+    process.join(PATIENCE)
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
@@ -62,7 +63,7 @@ def test_a_process_that_is_killed(any_server: Server, crashes: Any, kind: Kind) 
             before = made(kind, client)
             before.add_many(ITEMS)
             crashes.send(Crash(Plan("seen", kind, 0, 0.0, 0.0), [any_server.socket], work, 1, 0))
-            assert crashes.poll(20)
+            assert crashes.poll(PATIENCE), "a process that should be killed hangs"
             assert len(crashes.recv()) == (work == "clear")
             added = [f"crash 0/{number}" for number in range(crashing.ITEMS)]
             assert not all(made(kind, client).contains_many(added))
