@@ -112,26 +112,31 @@ class Aside:
             request = request.replace(meta={**request.meta, _TOKEN: token})
         try:
             stored = pickle.dumps(request.to_dict(spider=self._crawler.spider))
+            with self._path.open("ab") as file:
+                file.write(stored)
         except Exception as error:
             _log.warning("%s cannot be stored for the resumed crawl: %s", request, error)
             return False
-        with self._path.open("ab") as file:
-            file.write(stored)
         return True
 
     def take(self) -> list[Any]:
-        """Return the requests that an earlier run stored, and delete their file."""
+        """Return the requests that an earlier run stored, and delete their file.
+
+        A file that cannot be read to its end is kept; its name then ends with ".damaged".
+        """
         found: list[Any] = []
         if self._path is None or not self._path.exists():
             return found
-        with self._path.open("rb") as file:
-            try:
-                while True:
-                    kept = pickle.load(file)  # noqa: S301 - Scrapy's own queues in this folder are pickles too
-                    found.append(request_from_dict(kept, spider=self._crawler.spider))
-            except EOFError:
-                pass
-        self._path.unlink()
+        try:
+            with self._path.open("rb") as file:
+                while file.peek(1):
+                    found.append(request_from_dict(pickle.load(file), spider=self._crawler.spider))  # noqa: S301 - Scrapy's own queues in this folder are pickles too
+        except Exception as error:
+            kept = self._path.with_suffix(f"{self._path.suffix}.damaged")
+            _log.error("only the first %d stored requests can be read, see %s: %s", len(found), kept, error)
+            self._path.replace(kept)
+        else:
+            self._path.unlink()
         return found
 
 
@@ -163,6 +168,7 @@ class Marks:
         self.aside = Aside(crawler, name)
         self.passed: dict[str, None] = {}  # items of requests that were made unmarked
         self._marked = Memory(self.failures)
+        self._stored: set[str] = set()  # items of stored requests whose answer only their token gives
         self._batches: WeakSet[Batch] = WeakSet()
 
     def begin(self, batch: Batch) -> None:
@@ -189,21 +195,25 @@ class Marks:
     ) -> bool:
         """Return whether a request is to be made.
 
-        Without an answer it is made once in this process, unless it is stored for the resumed crawl, which
-        marks it.
+        Without an answer it is made once in this process.  If the spider is being closed, it is left to the
+        resumed crawl, and stays unmarked.
 
         :param is_new: the answer of the filter; None without an answer.
         :param token: the token of a call without an answer, if there is one.
         """
-        if item in self.passed:
+        if item in self.passed or item in self._stored:
             return False
         if is_new is None:
             if item in self._marked:
                 return False
-            if self.failures.is_closing and self.aside.put(request, token):
-                return False
-            self.passed[item] = None
-            return True
+            if not self.failures.is_closing:
+                self.passed[item] = None
+                return True
+            if not self.aside.put(request, token):
+                return True
+            if token is not None:
+                self._stored.add(item)
+            return False
         if is_new:
             self._marked.add(item)
         return is_new
@@ -218,8 +228,10 @@ class Batch:
         self._items = [marks.item(request) for request in requests]
         self._tokens: list[str | None] = [request.meta.pop(_TOKEN, None) for request in requests]
         self._answers: list[bool] = []
-        self._earlier: list[str] = []
+        self._earlier: list[str] = []  # unmarked items in the last call
         self.made: set[str] = set()  # items that were made unmarked, and marked by a batch beside this one
+        self.is_in_doubt = False
+        """True if a call without an outcome may have marked the items that have no answer."""
         marks.begin(self)
 
     @property
@@ -250,15 +262,19 @@ class Batch:
         self._answers += answers[len(self._earlier) :]
         del self._earlier[: len(answers)]
 
+    def note(self, error: bloomredis.BloomError) -> None:
+        """Take the answers and the tokens of an interrupted call."""
+        if isinstance(error, bloomredis.BatchInterruptedError):
+            self.answered(error.results)
+            for at, token in enumerate(error.tokens[len(self._earlier) :], len(self._answers)):
+                self._tokens[at] = token or self._tokens[at]
+
     def failed(self, error: bloomredis.BloomError) -> float | None:
         """Take the error of a call; return the seconds until its retry, or None to give up.
 
         If nobody can know any more whether an item was new, its request is made rather than lost.
         """
-        if isinstance(error, bloomredis.BatchInterruptedError):
-            self.answered(error.results)
-            for at, token in enumerate(error.tokens[len(self._earlier) :], len(self._answers)):
-                self._tokens[at] = token or self._tokens[at]
+        self.note(error)
         if getattr(error, "final", False):
             self.answered([True])
             return 0.0
@@ -278,3 +294,12 @@ class Batch:
             for at, (request, item) in pairs
             if item not in self.made and self._marks.goes_on(request, item, answers.get(at), self._tokens[at])
         ]
+
+    def put_aside(self) -> None:
+        """Store the requests that are to be made, or have no answer, since the crawl ends."""
+        answers = dict(enumerate(self._answers))
+        for at, request in enumerate(self._requests):
+            if answers.get(at, self.is_in_doubt and self._tokens[at] is None):
+                self._marks.aside.put(request.replace(dont_filter=True), None)
+            elif at not in answers:
+                self._marks.aside.put(request, self._tokens[at])

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final, Self
 from weakref import WeakKeyDictionary
 
@@ -169,44 +169,88 @@ class BatchDedupe:
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield the new start requests of a crawl, one by one."""
-        for kept in await self._new(self._marks.aside.take()):
+        batch: list[Any] = []
+        for kept in self._marks.aside.take():
+            if _is_asked_for(kept):
+                batch.append(kept)
+            else:
+                yield kept
+        async for kept in self._new(batch):
             yield kept
         async for each in start:
-            for kept in await self._new([each]) if _is_asked_for(each) else [each]:
-                yield kept
-
-    async def process_spider_output(self, response: Any, result: AsyncIterator[Any]) -> AsyncIterator[Any]:  # noqa: ARG002 - as Scrapy calls it
-        """Yield the items and the new requests of a callback."""
-        batch: list[Any] = []
-        async for each in result:
             if not _is_asked_for(each):
                 yield each
                 continue
-            batch.append(each)
-            if len(batch) == LARGEST:
-                for kept in await self._new(batch):
-                    yield kept
-                batch = []
-        if batch:
-            for kept in await self._new(batch):
+            async for kept in self._new([each]):
                 yield kept
 
-    async def _new(self, requests: list[Any]) -> list[Any]:
-        """Mark requests, and return those that are to be made."""
+    async def process_spider_output(self, response: Any, result: AsyncIterator[Any]) -> AsyncIterator[Any]:  # noqa: ARG002 - as Scrapy calls it
+        """Yield the items and the new requests of a callback, also those before its error."""
+        batch: list[Any] = []
+        failure: Exception | None = None
+        try:
+            async for each in result:
+                if not _is_asked_for(each):
+                    yield each
+                    continue
+                batch.append(each)
+                if len(batch) == LARGEST:
+                    asked, batch = batch, []
+                    async for kept in self._new(asked):
+                        yield kept
+        except Exception as error:
+            failure = error
+        async for kept in self._new(batch):
+            yield kept
+        if failure is not None:
+            raise failure
+
+    async def _new(self, requests: list[Any]) -> AsyncGenerator[Any, None]:
+        """Mark requests, and yield those that are to be made.
+
+        If the crawl ends meanwhile, the requests without an answer, and those that were not yielded, are
+        stored for the resumed crawl.
+        """
         batch = Batch(self._marks, requests)
-        while batch.has_next:
-            try:
-                batch.answered(await batch.ask(self.seen))
-            except bloomredis.BloomError as error:
-                if (pause := batch.failed(error)) is None:
-                    break
-                await asyncio.sleep(pause)
-        new = batch.new()
-        self._stats.inc_value("dupefilter/filtered", len(requests) - len(new))
-        return [request.replace(dont_filter=True) for request in new]
+        try:
+            while batch.has_next:
+                try:
+                    await _answer(batch, self.seen)
+                except bloomredis.BloomError as error:
+                    if (pause := batch.failed(error)) is None:
+                        break
+                    await asyncio.sleep(pause)
+            new = [request.replace(dont_filter=True) for request in batch.new()]
+            self._stats.inc_value("dupefilter/filtered", len(requests) - len(new))
+        except BaseException:
+            batch.put_aside()
+            raise
+        try:
+            while new:
+                yield new.pop(0)
+        finally:
+            for request in new:
+                self._marks.aside.put(request, None)
 
     async def _close(self) -> None:
         await _mark(self.seen, list(self._marks.passed))
+
+
+async def _answer(batch: Batch, seen: Any) -> None:
+    """Ask about the next items of a batch; if the crawl ends meanwhile, take the answers first."""
+    call = asyncio.ensure_future(batch.ask(seen))
+    try:
+        batch.answered(await asyncio.shield(call))
+    except asyncio.CancelledError:
+        await asyncio.wait([call], timeout=PAUSE)
+        if not call.done():
+            call.cancel()
+            batch.is_in_doubt = True
+        elif (error := call.exception()) is None:
+            batch.answered(call.result())
+        elif isinstance(error, bloomredis.BloomError):
+            batch.note(error)
+        raise
 
 
 async def _mark(seen: Any, items: list[str]) -> None:
@@ -328,14 +372,21 @@ class ClaimWhileDownloading:
         if claim is None:
             (self._unmarked.add if is_final else self._unclaimed.discard)(item)
             return
-        try:
-            await (claim.commit() if is_final else claim.release())
-            if is_final:
-                self._marked.add(item)
-        except bloomredis.ClaimLostError:
-            self._stats.inc_value("bloomredis/lost")
-        except bloomredis.BloomError as error:
-            self._failures.meet(error)
-            if is_final:
-                self._unclaimed.add(item)
-                self._unmarked.add(item)
+        while True:
+            try:
+                await (claim.commit() if is_final else claim.release())
+            except bloomredis.ClaimLostError:
+                self._stats.inc_value("bloomredis/lost")
+                return
+            except bloomredis.BloomError as error:
+                if (pause := self._failures.pause(error)) is None:
+                    self._failures.meet(error)
+                    if is_final:
+                        self._unclaimed.add(item)
+                        self._unmarked.add(item)
+                    return
+                await asyncio.sleep(pause)
+            else:
+                if is_final:
+                    self._marked.add(item)
+                return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from tests.contrib import spider
 from tests.contrib.site import Site, serving
 from tests.contrib.violence import KEPT, restart
 from tests.support.clock import patched
-from tests.support.proxy import lost, proxied, refused
+from tests.support.proxy import after, lost, proxied, refused, silent
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
@@ -141,7 +142,7 @@ async def let_through(made: Any, requests: list[Any]) -> list[str]:
     """Return the URLs of requests that a dupefilter or a middleware lets through."""
     if isinstance(made, DupeFilter):
         return [request.url for request in requests if not made.request_seen(request)]
-    return [request.url for request in await made._new(requests)]
+    return [request.url async for request in made._new(requests)]
 
 
 @pytest.mark.parametrize("kind", [DupeFilter, BatchDedupe])
@@ -226,6 +227,148 @@ def test_a_request_made_without_the_server_is_not_made_by_a_late_answer(any_serv
         assert (late.new(), marking.new()) == ([], [])
 
     asyncio.run(run())
+
+
+async def start(urls: list[str]) -> Any:
+    """Yield start requests."""
+    for url in urls:
+        yield Request(url)
+
+
+@pytest.mark.parametrize(
+    ("fate", "crawls"), [(lost, 2), (refused("OOM command not allowed"), 2), (silent, 1)]
+)
+def test_a_crawl_that_ends_while_it_waits_stores_its_requests(
+    fate: Any, crawls: int, any_server: Server, tmp_path: Path
+) -> None:
+    """Also while it asks about a stored request.  The resumed crawl makes each request once."""
+    url = "https://example.org/"
+
+    async def run() -> list[str]:
+        await BatchDedupe.from_crawler(crawler("BatchDedupe", any_server)).seen.add("loads the script")
+        with proxied(any_server.socket) as proxy:
+            for number in range(crawls):
+                arrived = threading.Event()
+                proxy.always("add", after(arrived.set, fate))
+                more = {"JOBDIR": str(tmp_path), "BLOOMREDIS_URL": f"redis://127.0.0.1:{proxy.port}"}
+                middleware = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, **more))
+                seen = middleware.process_start(start([] if number else [url]))
+                asked = asyncio.ensure_future(anext(seen))
+                assert await asyncio.to_thread(arrived.wait, 60)
+                asked.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asked
+        resumed = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path)))
+        return [request.url async for request in resumed.process_start(start([url]))]
+
+    found = asyncio.run(run())
+    assert found == [url]
+
+
+@pytest.mark.parametrize("kind", [DupeFilter, BatchDedupe])
+def test_a_request_stored_with_a_token_is_made_once(kind: Any, any_server: Server, tmp_path: Path) -> None:
+    """Also if another link leads to it when the server is back, while the spider is closed."""
+    url = "https://example.org/"
+
+    async def run() -> list[str]:
+        with proxied(any_server.socket) as proxy:
+            more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(tmp_path)}
+            crawl = crawler(
+                kind.__name__, any_server, BLOOMREDIS_URL=f"redis://127.0.0.1:{proxy.port}", **more
+            )
+            crawl.spider = crawl._create_spider()
+            crawl.engine = SimpleNamespace(close_spider_async=closed)
+            first = kind.from_crawler(crawl)
+            assert await let_through(first, [Request(f"{url}loads-the-script")])
+            proxy.always("add", lost)
+            assert await let_through(first, [Request(url)]) == []
+            proxy.calm()
+            assert await let_through(first, [Request(url)]) == []
+        second = kind.from_crawler(crawl)
+        second.seen = kind.from_crawler(crawler(kind.__name__, any_server)).seen
+        return await let_through(second, second._marks.aside.take())
+
+    assert asyncio.run(run()) == [url]
+
+
+def test_a_damaged_file_of_stored_requests(
+    any_server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The requests before the damage are made, and the file is kept for the others."""
+    crawl = crawler("DupeFilter", any_server, JOBDIR=str(tmp_path))
+    crawl.spider = crawl._create_spider()
+    aside = DupeFilter.from_crawler(crawl)._marks.aside
+    for number in range(3):
+        assert aside.put(Request(f"https://example.org/{number}"), None)
+    path = tmp_path / "bloomredis.DupeFilter"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert [request.url[-1] for request in aside.take()] == ["0", "1"]
+    assert "only the first 2 stored requests can be read" in caplog.text
+    assert [each.name for each in tmp_path.iterdir()] == ["bloomredis.DupeFilter.damaged"]
+    assert aside.take() == []
+
+
+def test_new_requests_that_scrapy_did_not_take_are_stored(any_server: Server, tmp_path: Path) -> None:
+    """If the crawl ends between two of them, the resumed crawl makes the others."""
+    urls = [f"https://example.org/{number}" for number in range(5)]
+
+    async def run() -> list[str]:
+        crawl = crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path))
+        crawl.spider = crawl._create_spider()
+        middleware = BatchDedupe.from_crawler(crawl)
+        new = middleware._new([Request(url) for url in urls])
+        taken = [(await anext(new)).url for _ in range(2)]
+        await new.aclose()
+        resumed = BatchDedupe.from_crawler(crawl)
+        return taken + [request.url async for request in resumed.process_start(start(urls))]
+
+    assert asyncio.run(run()) == urls
+
+
+def test_requests_before_the_error_of_a_callback_are_made(any_server: Server) -> None:
+    """As without the middleware; the error follows."""
+
+    async def callback() -> Any:
+        for number in range(3):
+            yield Request(f"https://example.org/{number}")
+        raise LookupError("a page with an error")
+
+    async def run() -> list[str]:
+        middleware = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server))
+        made = []
+        try:
+            async for request in middleware.process_spider_output(None, callback()):
+                made.append(request.url)  # noqa: PERF401 - before the error
+        except LookupError:
+            return made
+        pytest.fail("the error did not follow")
+
+    assert asyncio.run(run()) == [f"https://example.org/{number}" for number in range(3)]
+
+
+@pytest.mark.parametrize("status", [302, 200])
+def test_a_response_waits_for_the_server(
+    status: int, any_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A claim is ended when the server is back; a redirect does not close the spider."""
+    from scrapy.http import Response
+
+    async def run(server: Server) -> str:
+        middleware = ClaimWhileDownloading.from_crawler(crawler("ClaimWhileDownloading", server))
+        request = Request("https://example.org/")
+        assert await middleware.process_request(request) is None
+        server.stop()
+        ending = asyncio.ensure_future(
+            middleware.process_response(request, Response(request.url, status=status))
+        )
+        while "commits are retried" not in caplog.text and not middleware._failures.is_away:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        server.start()
+        assert (await ending).status == status
+        return str((await middleware.fetched.claim(middleware._item(request))).state)
+
+    with running(any_server.binary, *KEPT) as server:
+        assert asyncio.run(run(server)) == ("done" if status == 200 else "claimed")
 
 
 @pytest.mark.parametrize("adapter", sorted(EXAMPLES))
