@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -19,7 +19,8 @@ import redis
 
 from bloomredis.arguments import name as checked_name
 from bloomredis.embedded import connect
-from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.protocol import clock
+from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 
 __all__ = ["bloom_client", "later", "lose", "unreachable"]
 
@@ -38,13 +39,14 @@ def later(delay: float | timedelta) -> Iterator[None]:
     Times to live, leases and the windows of rotating filters follow this clock.
     """
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    clock = time.time
-
-    def ahead() -> float:
-        return clock() + seconds
-
-    with mock.patch.object(time, "time", ahead):
+    with ExitStack() as stack:
+        for module, reading in ((time, "time"), (clock, "now")):
+            stack.enter_context(mock.patch.object(module, reading, _ahead(getattr(module, reading), seconds)))
         yield
+
+
+def _ahead(clock: Callable[[], float], seconds: float) -> Callable[[], float]:
+    return lambda: clock() + seconds
 
 
 def lose(client: redis.Redis, name: str) -> int:
@@ -53,9 +55,10 @@ def lose(client: redis.Redis, name: str) -> int:
     A filter object that has used the filter raises `FilterLostError` at its next call.
     """
     key = checked_name(name).encode()
-    prefixes = (auxiliary_prefix(key), b"{" + key + b":")
-    patterns = [re.sub(rb"([*?\[\]\\])", rb"\\\1", prefix) + b"*" for prefix in prefixes]
-    keys = {key for pattern in patterns for key in client.scan_iter(match=pattern)} | {key}
+    own = re.compile(
+        re.escape(auxiliary_prefix(key)) + rb".*|\{%b:\d+:\d+\}(?:::.*)?" % re.escape(key), re.DOTALL
+    )
+    keys = {each for each in client.scan_iter() if own.fullmatch(as_bytes(each))} | {key}
     return int(client.delete(*keys))
 
 

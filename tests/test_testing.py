@@ -30,10 +30,27 @@ def test_time(bloom_client: redis.Redis) -> None:
     recent = RotatingBloomFilter(bloom_client, "recent", **SIZE, window=3600)
     recent.add("x")
     claim = recent.claim("y", lease=30)
+    with later(20):
+        assert 9 < claim.remaining <= 10
+        assert 9 < recent.claim("y").remaining <= 10
     with later(timedelta(hours=2)):
+        assert claim.lost
         assert not recent.contains("x")
         assert recent.claim("y").state == "claimed"
     assert claim.state == "claimed"
+
+
+def test_a_loss_is_that_of_one_filter(bloom_client: redis.Redis) -> None:
+    """The keys of a filter whose name begins with the lost one's stay."""
+    others = [
+        bloomredis.ScalingBloomFilter(bloom_client, name, **SIZE) for name in ("user:visits", "user:1:2")
+    ]
+    seen = bloomredis.ShardedBloomFilter(bloom_client, "user", **SIZE)
+    for each in (seen, *others):
+        each.add("x")
+    before = len(bloom_client.keys())
+    assert before - lose(bloom_client, "user") == len(bloom_client.keys())
+    assert [each.contains("x") for each in others] == [True, True]
 
 
 @for_each("kind", ["BloomFilter", "ScalingBloomFilter", "ShardedBloomFilter", "CountingBloomFilter"])

@@ -45,7 +45,11 @@ class _Claim:
         self._process = os.getpid()  # the process that made or entered it
         self._to_check = state.status != "claimed"
         if renew and state.status == "claimed":
-            self._renew()
+            try:
+                self._renew()
+            except RuntimeError:  # no thread can be started; the next claim of the item returns this one
+                self._operations.claim_again(state)
+                raise
 
     def _renew(self) -> None:
         """Renew the lease from now on, until the claim ends."""

@@ -54,6 +54,11 @@ def data(reply: Reply) -> bytes:
     return reply
 
 
+def data_or_done(reply: Reply) -> bytes | None:
+    """Return the bytes of a reply; None if the call was executed before, and the reply is gone."""
+    return None if reply == 1 else data(reply)
+
+
 def text_or_nil(reply: Reply) -> Text | None:
     """Return the text of a reply; None if it is nil."""
     return None if reply is None else text(reply)

@@ -28,7 +28,7 @@ elseif not added then
 elseif filter.has_ended or added > 0 and filter.room and filter.room < 1 then
   return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
 end
-local counted = math.min(added, filter.room or added)
+local counted = added > 0 and math.min(added, filter.room or added) or added
 begin(filter, receipt, number, filter.lasting)
 note_written(filter, counted)
 keep(receipt, number, string.format('%.0f', counted), filter.lasting)

@@ -12,7 +12,7 @@ from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout
 from bloomredis.compat import go_zero
-from bloomredis.operations.items.membership import range_packer
+from bloomredis.operations.items.packing import range_packer
 from bloomredis.stored import planning
 from bloomredis.stored.state.handle import Handle
 

@@ -7,6 +7,7 @@ import gc
 import itertools
 import logging
 import math
+import signal
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,13 +19,13 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, ClaimLostError, Skipped
+from bloomredis import BloomFilter, ClaimLostError, ShardedBloomFilter, Skipped
 from bloomredis.drivers import renewing
 from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
 from tests.support.background import Child
 from tests.support.proxy import passed, proxied, refused
-from tests.support.servers import Server
+from tests.support.servers import Server, running
 from tests.support.values import for_each
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -77,7 +78,7 @@ def calls_of(client: Any) -> int:
 
 def waiting(client: redis.Redis) -> int:
     """Return the number of renewals that are due over a client."""
-    return len(renewing._threads.of(client)._schedule._waiting)
+    return len(renewing._threads.of(client, 0)._schedule._waiting)
 
 
 def test_a_lease_is_renewed(any_client: redis.Redis) -> None:
@@ -126,6 +127,78 @@ def test_a_task_renews_all_claims_that_are_due(any_server: Server, any_client: r
     asyncio.run(main())
 
 
+@pytest.fixture
+def stopped(any_server: Server) -> Iterator[Server]:
+    """A second server, which a test may stop by a signal."""
+    with running(any_server.binary) as server:
+        yield server
+        signalled(server, signal.SIGCONT)
+
+
+def signalled(server: Server, number: signal.Signals) -> None:
+    """Send a signal to a server."""
+    assert server.process is not None
+    server.process.send_signal(number)
+
+
+def test_a_server_without_replies_delays_only_its_own_claims(
+    any_client: redis.Redis, stopped: Server
+) -> None:
+    """Claims of the same filter on another server are renewed, and so are other filters' claims there."""
+    f = ShardedBloomFilter([any_client, stopped.client(socket_timeout=PATIENCE)], "sharded", **SIZE, shards=8)
+    claims = [each.claim(i, renew=True) for each in (f, make(any_client)) for i in range(30)]
+    signalled(stopped, signal.SIGSTOP)
+    for _ in range(3):
+        keys = any_client.keys("*claim*")
+        for key in keys:
+            any_client.pexpire(key, SHORT)
+        wait_until("they are renewed", lambda: all(int(any_client.pttl(key)) > SHORT for key in keys))  # noqa: B023
+    signalled(stopped, signal.SIGCONT)
+    assert not any(claim.lost for claim in claims)
+
+
+def test_a_server_without_replies_delays_only_its_own_claims_in_asyncio(
+    any_server: Server, any_client: redis.Redis, stopped: Server
+) -> None:
+    """Claims of the same filter on another server are renewed."""
+
+    async def main() -> None:
+        clients: list[Any] = [
+            redis.asyncio.Redis(unix_socket_path=each.socket) for each in (any_server, stopped)
+        ]
+        f = bloomredis.asyncio.ShardedBloomFilter(clients, "sharded", **SIZE, shards=8)
+        claims = [await f.claim(i, renew=True) for i in range(30)]
+        signalled(stopped, signal.SIGSTOP)
+        for _ in range(3):
+            keys = any_client.keys("*claim*")
+            for key in keys:
+                any_client.pexpire(key, SHORT)
+            await until(lambda: all(int(any_client.pttl(key)) > SHORT for key in keys))  # noqa: B023
+        signalled(stopped, signal.SIGCONT)
+        assert not any(claim.lost for claim in claims)
+        for client in clients:
+            await client.aclose()
+
+    asyncio.run(main())
+
+
+@for_each("kind", ["BloomFilter", "ShardedBloomFilter"])
+def test_a_claim_that_no_thread_can_renew(
+    any_server: Server, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next claim of the item returns it."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    f = getattr(bloomredis, kind)(any_server.client(), "seen", **SIZE)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="can't start"):
+            f.claim("a", renew=True)
+    assert f.claim("a", renew=True).state == "claimed"
+
+
 def test_renewals_that_are_due_soon_share_a_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     """A renewal may be early by an eighth of its pause; those of another filter are another batch."""
     times = itertools.count(0, 0.00001)
@@ -133,8 +206,9 @@ def test_renewals_that_are_due_soon_share_a_round_trip(monkeypatch: pytest.Monke
     schedule = renewing._Schedule()
     state = ClaimState("a", "claimed", b"", b"", lease=30_000)
     claims: list[set[int]] = [set() for _ in range(100)]  # in the place of claims
+    first, second = (BloomFilter(redis.Redis(), name, **SIZE) for name in ("one", "another"))
     for i, claim in enumerate(claims):
-        schedule.add(claim, state, "a filter" if i else "another")
+        schedule.add(claim, state, first if i else second)
     assert schedule.take_due() == []
     monkeypatch.setattr(clock, "now", lambda: schedule.next_due)
     assert sorted(map(len, schedule.take_due())) == [1, 99]

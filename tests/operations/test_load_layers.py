@@ -30,6 +30,7 @@ from bloomredis.protocol import forms, scripts
 from bloomredis.stored import planning
 from tests.support.dying import Died, MortalClient
 from tests.support.losing import losing
+from tests.support.proxy import lost, passed, proxied
 from tests.support.racing import race_processes, race_threads
 from tests.support.servers import Server
 from tests.support.sizes import sized
@@ -246,6 +247,47 @@ def test_lost_replies_lose_nothing(server: Server, kind: str) -> None:
         assert all(f.contains_many(ITEMS[:3000]))
         assert sum(counts(f)) >= 3000
         assert not_fuller_than_counted(f)
+
+
+@for_each("kind", KINDS)
+def test_a_segment_that_is_sent_again_is_nobody_elses(server: Server, kind: str) -> None:
+    """After a lost reply the client sends it again; no layer gets more items than it counts."""
+    with proxied(server.socket) as proxy, server.client() as client:
+        make(client, kind).reserve()
+        f = make(proxy.client(retries=1), kind)
+        for _ in range(3):
+            proxy.plan("or_segment", lost, passed, lost)
+            f.load(ITEMS[: sum(counts(f)) + 1500])
+        f = make(client, kind)
+        assert all(f.contains_many(ITEMS[:4500]))
+        assert sum(counts(f)) == 4500
+        assert not_fuller_than_counted(f)
+        full = [layer.approximate_count / layer.capacity for layer in f.info().layers]
+        assert max(full) < 1.1
+
+
+def test_slices_that_end_sooner_than_a_batch_is_sent(fake: Any, clock: Clock) -> None:
+    """The items are then added probe by probe, so the load ends."""
+    sha = scripts.load_script("add_count", forms.integer, layered=True).sha
+    ended = []
+
+    def before(command: tuple[Any, ...]) -> None:
+        if sha in command:
+            ended.append(command)
+            clock.next_slice()
+
+    make(Interrupted(fake, before), "RotatingBloomFilter").load(ITEMS[:400])
+    assert len(ended) == loading.VAIN_ROUNDS
+    assert all(make(fake, "RotatingBloomFilter").contains_many(ITEMS[:400]))
+
+
+def test_known_items_do_not_lower_the_count_of_an_overfull_layer(client: redis.Redis) -> None:
+    """The adopted filter has more items than its capacity."""
+    bloomredis.BloomFilter(client, "seen", capacity=1000, error_rate=1e-9).add_many(ITEMS[:2500])
+    f = bloomredis.ScalingBloomFilter.adopt(client, "seen", expansion=2)
+    before = counts(f)
+    assert f.load(ITEMS[:2500]) == 2500
+    assert counts(f) == before
 
 
 @for_each("kind", KINDS)

@@ -337,6 +337,49 @@ def test_a_server_that_dies_interrupts_and_loses_nothing(bloom: Any, any_server:
         assert states == ["claimed"] * 50
 
 
+def test_commits_do_not_wait_for_another_server(any_server: Server) -> None:
+    """Not even the first batch, whose first commit goes alone."""
+    with running(binaries()["valkey-9"]) as second:
+        pair = [any_server.client(), second.client(retry=Retry(NoBackoff(), 0))]
+        f = ShardedBloomFilter(pair, "seen", **OPTIONS)
+        claims = f.claim_many(ITEMS[:40], lease=3)
+        servers = [f._operations.server_of(claim._state) for claim in claims]
+        assert set(servers) == {0, 1}
+        claims.sort(key=lambda claim: -f._operations.server_of(claim._state))
+        second.stop()
+        with pytest.raises(BatchInterruptedError):
+            f.commit_many(claims)
+        assert Counter(claim.state for claim in claims)["done"] == servers.count(0)
+
+
+def test_a_shard_has_the_layout_of_its_own_record(pair: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the filter is replaced and another thread opens the new one, while the shard is opened."""
+    name = "seen"
+    shards: dict[str, Any] = {"shards": 4, "error_rate": 1e-6}
+    ShardedBloomFilter(pair, name, capacity=10_000, **shards).reserve()
+    f = ShardedBloomFilter.open(pair, name)
+    f.reserve()
+    own: Any = f._operations
+    found = StoredShards.acquire
+
+    def acquire(stored: StoredShards) -> Any:
+        handle = yield from found(stored)
+        if stored is own.stored and not replaced.is_set():
+            replaced.set()
+            ShardedBloomFilter.open(pair, name).delete()
+            ShardedBloomFilter(pair, name, capacity=80_000, **shards).reserve()
+            f.reserve()
+        return handle
+
+    replaced = threading.Event()
+    monkeypatch.setattr(StoredShards, "acquire", acquire)
+    items = [f"item-{i}" for i in range(200)]
+    for item in items:
+        f.add(item)
+    assert replaced.is_set()
+    assert all(ShardedBloomFilter.open(pair, name).contains_many(items))
+
+
 def test_servers_are_asked_at_once(any_server: Server) -> None:
     """A batch takes as long as its slowest server, not as long as all together."""
     stopped = Counter[int]()

@@ -16,6 +16,7 @@ from mmh3 import hash_bytes
 
 from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError, ConnectionFailedError
+from bloomredis.operations.claims.patience import retry_until_leases_end, together
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, answered
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, forms, scripts
@@ -303,15 +304,17 @@ def each_of(
     verb: str,
     claims: Sequence[object],
     states: Sequence[ClaimState],
-    call: Callable[[Sequence[ClaimState]], Op[list[Exception | None]]],
+    call: Callable[[ClaimState], Op[None]],
     known: set[str],
+    *,
+    patient: bool = False,
 ) -> Op[list[ClaimStatus]]:
     """Make a call for each claim, all in one round trip; return the state of each afterwards.
 
     A claim that is not held keeps its state.
 
     :param claims: the caller's objects, for the error of an interrupted batch.
-    :param call: makes the calls; returns the error of each.
+    :param patient: the calls are commits, and are retried until their leases end.
     :param known: the verbs of earlier batches.  The first batch of a verb makes its first call alone, so that
         a server that lacks the script gets it once, not with each claim.
     """
@@ -319,9 +322,11 @@ def each_of(
         {id(state): state for state in states}.values(), key=lambda state: state.status != "claimed"
     )
     alone = int(verb not in known and bool(distinct) and distinct[0].status == "claimed")
-    outcomes = yield from call(distinct[:alone])
-    outcomes += yield from call(distinct[alone:])
+    outcomes = yield from together(distinct[:alone], call)
+    outcomes += yield from together(distinct[alone:], call)
     known.update([verb] * alone)
+    if patient:
+        outcomes = yield from retry_until_leases_end(distinct, call, outcomes)
     failed = {
         id(state): outcome
         for state, outcome in zip(distinct, outcomes, strict=True)

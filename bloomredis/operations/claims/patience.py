@@ -96,17 +96,10 @@ def until_lease_ends(state: ClaimState, commit: Callable[[ClaimState], Op[None]]
     except Exception as error:
         if not _is_worth_retry(error, state):
             raise
-        unless_failed((yield from _retry([state], commit, [error])))
+        unless_failed((yield from retry_until_leases_end([state], commit, [error])))
 
 
-def all_until_leases_end(
-    states: Sequence[ClaimState], commit: Callable[[ClaimState], Op[None]]
-) -> Op[list[Exception | None]]:
-    """Commit claims together, and retry as `until_lease_ends` does; return the error of each."""
-    return (yield from _retry(states, commit, (yield from together(states, commit))))
-
-
-def _retry(
+def retry_until_leases_end(
     states: Sequence[ClaimState], commit: Callable[[ClaimState], Op[None]], outcomes: list[Exception | None]
 ) -> Op[list[Exception | None]]:
     """Retry the commits that failed with a transient error; return the error of each commit."""

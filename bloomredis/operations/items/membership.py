@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NoReturn, TypeGuard, cast
+from typing import Final, NoReturn, TypeGuard, TypeVar, cast
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, items_and_prepared
@@ -22,6 +22,7 @@ from bloomredis.operations.items.outcomes import (
     raise_interrupted,
     raise_unknown,
 )
+from bloomredis.operations.items.packing import pack, range_packer
 from bloomredis.protocol import calls, clock, forms, scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
@@ -50,8 +51,13 @@ from bloomredis.stored.state.base import UNBOUNDED, Arguments, Stored
 from bloomredis.stored.state.handle import Handle, Layer, LayoutChanged
 from bloomredis.stored.state.item_calls import Add, Contains, ContainsByReading, Template
 
+T = TypeVar("T")
+Name = tuple[str] | tuple[()]
+Receipt = tuple[bytes] | tuple[()]
+
 ADD, CONTAINS = scripts.load_script("add"), scripts.load_script("contains")
 _ADD_COUNT: Final = scripts.load_script("add_count", forms.integer)
+_OR_SEGMENT: Final = scripts.load_script("or_segment", forms.data_or_done)
 
 
 class Membership:
@@ -436,54 +442,39 @@ class Membership:
 
         Even for no items the filter's identity is checked.
         """
+        if not added:
+            return self._stored.run(_ADD_COUNT, handle, [added])
 
-        def count(session: Session) -> Op[int]:
-            return self._stored.run(_ADD_COUNT, handle, (added, session.next_call(added)), (session.key,))
+        def count(name: Name, receipt: Receipt) -> Op[int]:
+            return self._stored.run(_ADD_COUNT, handle, (added, *name), receipt, again=bool(name))
 
-        if added and self._retry_safe:
-            return (yield from in_session(self._sessions, count))
-        return (yield from self._stored.run(_ADD_COUNT, handle, [added], again=not added))
+        return self._named(added, count)
 
     def take_back(self, layer: Layer, added: int) -> Op[None]:
         """Subtract items from the count of a layer, which may not be the newest any more."""
-        wait = self._stored.wait
 
-        def count(session: Session) -> Op[int]:
-            named = (layer.identity, -added, session.next_call(added))
-            return calls.call(_ADD_COUNT, (layer.key, session.key), named, wait)
+        def count(name: Name, receipt: Receipt) -> Op[int]:
+            keys, arguments = (layer.key, *receipt), (layer.identity, -added, *name)
+            return calls.call(_ADD_COUNT, keys, arguments, self._stored.wait, again=bool(name))
 
         with suppress(Refusal):  # the layer has vanished
-            if self._retry_safe:
-                yield from in_session(self._sessions, count)
-            else:
-                yield from calls.call(_ADD_COUNT, [layer.key], [layer.identity, -added], wait, again=False)
+            yield from self._named(added, count)
 
+    def or_segment(
+        self, handle: Handle, first: int, bits: bytes, temporaries: tuple[bytes, bytes]
+    ) -> Op[bytes | None]:
+        """Set the bits of a segment; return the previous ones, or None if a resent call had set them before.
 
-PACKED: Final = 16_384
-"""The number of items that are packed together; they are packed again if the filter gets a layer."""
+        :param first: the segment's first byte in the bitmap.
+        """
 
+        def or_bits(name: Name, receipt: Receipt) -> Op[bytes | None]:
+            return self._stored.run(_OR_SEGMENT, handle, (first, bits, *name), (*temporaries, *receipt))
 
-def pack(handle: Handle, items: Encoded, prepared: Prepared | None) -> bytes:
-    """Return all items packed for the filter."""
-    if prepared is not None and prepared.layout == handle.layout:
-        return prepared.packed()
-    return handle.layout.pack(items)
+        return self._named(first, or_bits)
 
-
-def range_packer(
-    handle: Handle, items: Encoded, first: int, prepared: Prepared | None
-) -> tuple[Callable[[int, int], bytes], int]:
-    """Return a function that packs a range of items, and the end of the indexes that it takes.
-
-    Items from `first` on are packed together: all of them if they are prepared for the layout, else `PACKED`.
-    """
-    size = handle.layout.item_bytes
-    if not size:
-        return lambda start, stop: handle.layout.pack(items[start:stop]), len(items)
-    if prepared is not None and prepared.layout == handle.layout:
-        packed = prepared.packed()[first * size :]
-    else:
-        packed = handle.layout.pack(items[first : first + PACKED])
-    return lambda start, stop: packed[(start - first) * size : (stop - first) * size], first + len(
-        packed
-    ) // size
+    def _named(self, check: int, call: Callable[[Name, Receipt], Op[T]]) -> Op[T]:
+        """Make a call, with a name and the key of its receipt if retries are to be safe."""
+        if not self._retry_safe:
+            return call((), ())
+        return in_session(self._sessions, lambda own: call((own.next_call(check),), (own.key,)))

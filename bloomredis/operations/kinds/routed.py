@@ -305,9 +305,17 @@ class RoutedOperations(Verbs):
         """Hold the item for `lease` ms from now."""
         return self._route_encoded(state.encoded, lambda part: part.extend_now(state, lease))
 
+    def server_of(self, state: ClaimState) -> int:
+        """Return the number of the server of a claim; 0 if the filter is not open."""
+        return 0 if self.servers == 1 else self._place(state.encoded)[0]
+
     def renew_lease(self, state: ClaimState) -> Op[None]:
         """Extend the lease by its length from now, unless the commit or release has begun meanwhile."""
         return self._route_encoded(state.encoded, lambda part: part.renew_lease(state))
+
+    def claim_again(self, state: ClaimState) -> None:
+        """Let the next claim of the item return this claim, which did not reach the caller."""
+        self._part(self._place(state.encoded)).claim_again(state)
 
     # -- pipelines and bulk
 

@@ -11,8 +11,9 @@ from bloomredis import arguments
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, PackedBatch, Prepared
 from bloomredis.bits.hashing import Digests
+from bloomredis.operations.claims.state import ClaimState
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.membership import PACKED
+from bloomredis.operations.items.packing import PACKED
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.kinds.routed import PartId, RoutedOperations
@@ -76,6 +77,9 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
 
     def _shard(self, number: int) -> PartId:
         return self.stored.known_record.server(number), self.stored.shard(number)
+
+    def server_of(self, state: ClaimState) -> int:
+        return 0 if self.stored.handle is None else super().server_of(state)
 
     def _place(self, encoded: bytes) -> PartId:
         return self._shard(self.stored.known_record.number(encoded))

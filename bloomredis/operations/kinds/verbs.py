@@ -12,12 +12,7 @@ from bloomredis import arguments
 from bloomredis.arguments import listed
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims.calls import each_of
-from bloomredis.operations.claims.patience import (
-    all_until_leases_end,
-    together,
-    until_lease_ends,
-    with_connection,
-)
+from bloomredis.operations.claims.patience import until_lease_ends, with_connection
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.outcomes import Answers
@@ -92,8 +87,8 @@ class Verbs(ABC):
 
     def commit_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Commit claims in one round trip; return the state of each afterwards."""
-        commit = partial(all_until_leases_end, commit=self.commit_now)
-        return with_connection(each_of("commit_many", claims, states, commit, self.batched))
+        commits = each_of("commit_many", claims, states, self.commit_now, self.batched, patient=True)
+        return with_connection(commits)
 
     def release(self, state: ClaimState) -> Op[None]:
         """Release the item."""
@@ -101,8 +96,7 @@ class Verbs(ABC):
 
     def release_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Release claims in one round trip; return the state of each afterwards."""
-        release = partial(together, call=self.release_now)
-        return with_connection(each_of("release_many", claims, states, release, self.batched))
+        return with_connection(each_of("release_many", claims, states, self.release_now, self.batched))
 
     def extend(self, state: ClaimState, lease: float | timedelta) -> Op[None]:
         """Hold the item for `lease` seconds (or a timedelta) from now."""
@@ -113,8 +107,12 @@ class Verbs(ABC):
     ) -> Op[list[ClaimStatus]]:
         """Extend claims in one round trip; return the state of each afterwards."""
         duration = arguments.milliseconds("lease", lease)
-        extend = partial(together, call=partial(self.extend_now, lease=duration))
+        extend = partial(self.extend_now, lease=duration)
         return with_connection(each_of("extend_many", claims, states, extend, self.batched))
+
+    def server_of(self, state: ClaimState) -> int:  # noqa: ARG002 - for its overrides
+        """Return the number of the server of a claim, among the filter's servers."""
+        return 0
 
     def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
         """Renew the leases of claims in one round trip; return the error of each that failed."""
@@ -171,6 +169,10 @@ class Verbs(ABC):
     @abstractmethod
     def renew_lease(self, state: ClaimState) -> Op[None]:
         """Extend the lease by its length from now, unless the commit or release has begun meanwhile."""
+
+    @abstractmethod
+    def claim_again(self, state: ClaimState) -> None:
+        """Let the next claim of the item return this claim, which did not reach the caller."""
 
     @abstractmethod
     def local_parameters(self) -> dict[str, object]:

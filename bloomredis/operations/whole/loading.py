@@ -32,19 +32,19 @@ from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.whole import layer_bits
 from bloomredis.operations.whole.layer_bits import Hashed, LayerBits
-from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Batches, Compute, Next, Op
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Handle, Layer, LayoutChanged
-
-_OR_SEGMENT: Final = scripts.load_script("or_segment", forms.data)
 
 LOAD_ITEMS: Final = 1 << 14
 """Items that a load reads at a time."""
 
 SEGMENT_BYTES: Final = 128 << 10
 """Bytes that one script ORs into the filter, in 0.2 to 0.6 ms of the server's time."""
+
+VAIN_ROUNDS: Final = 3
+"""If so many readings of the layers are out of date, one after another, the items are sent as probes."""
 
 DENSE: Final = 4096
 """At this many probes a segment becomes cheaper than single probes (`python -m benchmarks.threshold`)."""
@@ -107,6 +107,7 @@ class Load:
         self.waiting: list[Waiting] = []
         self.layers: LayerBits | None = None
         self.before: LayerBits | None = None  # the layers of the last reading
+        self.vain_rounds = 0  # readings of the layers in a row that were out of date before a write
         self._empty()
         self.fit(layout, layers)
 
@@ -216,7 +217,7 @@ class Load:
     @property
     def is_dense(self) -> bool:
         """True if segments are cheaper for the items than single probes."""
-        if self.layout is None or not self._has_segments:
+        if self.layout is None or not self._has_segments or self.vain_rounds >= VAIN_ROUNDS:
             return False
         return self.items * self.layout.num_hashes >= self._dense or self.goes_again
 
@@ -245,12 +246,18 @@ class Load:
     def _known(self, first: int, piece: Bytes) -> Bytes | None:
         return None if self.layers is None else self.layers.newest[first : first + len(piece)]
 
-    def record_previous(self, segment: Segment, found: bytes | bytearray | memoryview) -> None:
-        """Replace the bits of a sent segment by its previous bits in the filter."""
+    def record_previous(self, segment: Segment, found: bytes | bytearray | memoryview | None) -> None:
+        """Replace the bits of a sent segment by its previous bits in the filter.
+
+        :param found: these bits; None if they are unknown.  In layers the items then keep the count that was
+            reserved for them; else they count as present.
+        """
         piece = self._bitmap[segment.first : segment.first + len(segment.data)]
+        known = self._known(segment.first, piece)
+        if found is None:
+            found = segment.data if known is None else known.tobytes()
         piece[: len(found)] = np.frombuffer(found, dtype=np.uint8)
         piece[len(found) :] = 0
-        known = self._known(segment.first, piece)
         if known is None:
             self.was_known = self.was_known and not piece.any()
             return
@@ -389,7 +396,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load, generation: 
         if stored.segmented(handle) != load.layout:
             _raise_other_bits(stored.name, is_same=handle.generation == generation)
         with suppress(LayoutChanged):
-            yield from _or_segments(stored, handle, load)
+            yield from _or_segments(stored, membership, handle, load)
             sent_to = handle
     # If the previous segments were empty, all candidates are new, and counting takes no time.
     added = load.finish() if load.was_known else (yield Compute(load.finish))
@@ -405,11 +412,13 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
     try:
         reserved = yield from _reserve(membership, load, layers)
     except LayoutChanged:
+        load.vain_rounds += 1
         load.go_back(None)
         return
+    load.vain_rounds = 0
     changed = False
     try:
-        yield from _or_segments(stored, layers.handle, load)
+        yield from _or_segments(stored, membership, layers.handle, load)
     except LayoutChanged:
         changed = True
     if changed or not load.was_known:
@@ -438,11 +447,10 @@ def _reserve(membership: Membership, load: Load, layers: LayerBits) -> Op[int]:
     return reserved
 
 
-def _or_segments(stored: Stored, handle: Handle, load: Load) -> Op[None]:
+def _or_segments(stored: Stored, membership: Membership, handle: Handle, load: Load) -> Op[None]:
     temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
     for segment in load.segments():
-        arguments = (segment.first, segment.data)
-        found = yield from stored.run(_OR_SEGMENT, handle, arguments, temporaries)
+        found = yield from membership.or_segment(handle, segment.first, segment.data, temporaries)
         load.record_previous(segment, found)
 
 

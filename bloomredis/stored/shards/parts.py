@@ -16,7 +16,7 @@ from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import header
+from bloomredis.stored import header, planning
 from bloomredis.stored.header import BEING_MADE, FILTER, Header
 from bloomredis.stored.one_key.single import State, StoredFilter
 from bloomredis.stored.shards import record as shard_record
@@ -160,14 +160,14 @@ class StoredShard(StoredPart):
 
     def open(self) -> Op[Handle]:
         """Remember the shard that the record names; the next call compares its identity."""
-        of_handle = yield from self._of.acquire()
+        yield from self._of.acquire()
         record = self._of.known_record
         if record.spread != self._record.spread:
             raise FilterLostError(f"{self._of.name!r} was replaced by a filter with other shards: {record}")
         head = record.shard_made(record.made[self._number])
         if self._found is None or self._found.generation != head.generation:
             self._learn(head)
-        return self.remember(head.identity, of_handle.layout, generation=head.generation)
+        return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def follow(self, record: ShardRecord) -> None:
         """Drop the handle if the record names another shard under this number."""
