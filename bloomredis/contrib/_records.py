@@ -58,12 +58,19 @@ class Records:
     def fail(self) -> None:
         """Record that the block raised: with `whole`, no record of the batch is finished."""
         if self._whole:
-            self._given_back, self.finished = self.finished, []
+            self._given_back += self.finished
+            self.finished = []
 
     def _finish(self) -> None:
         """Record that the caller asks for the next record, so the current one is finished."""
         if self._current is not None:
             self.finished.append(self._current.claim)
+            self._current = None
+
+    def _give_back(self) -> None:
+        """Record that another loop begins, so the record at which the last one ended is not finished."""
+        if self._current is not None:
+            self._given_back.append(self._current.claim)
             self._current = None
 
     def _is_aging(self) -> bool:

@@ -54,9 +54,10 @@ class KeptRows:
     It is for engines that run a part again, after a failure or for another use of the result:
     `Dataset.map_batches` of Ray, `map_partitions` of Dask (`partition`) and `mapInArrow` of Spark (`each`).
 
-    A part is identified by the job and its number, in Dask and Spark, or else by all values of its rows.  So
-    two batches with the same values are one part, and both return its rows.  If a part is dropped, the rows
-    that other parts dropped in its favour are missing.  Each kept row is two items of the filter.
+    A part is identified by the job and by all values of its rows, in any order; in Spark, by the job and the
+    number of its partition.  So two batches with the same values are one part, and both return its rows.  If
+    a part is dropped, the rows that other parts dropped in its favour are missing.  Each kept row is two
+    items of the filter.
 
     :param seen: a filter made by `from_url`, without `encode=`.
     :param column: the name of a column of strings, bytes or integers.
@@ -65,6 +66,7 @@ class KeptRows:
     :param unit: returns the name of a batch: the same whenever the batch is run, and a different one for each
         batch.
     :param lease: if a part dies while it claims a row, another part may take the row after so many seconds.
+        If the part is run again later than that, both may return the row.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class KeptRows:
         """Return the rows that a partition keeps; for `map_partitions` of Dask."""
         if partition_info is None:  # Dask asks for the columns of the result
             return frame
-        return self._kept_of(frame, self._of(f"partition {partition_info['number']}"))
+        return self(frame)  # Dask numbers the partitions of a selection from 0
 
     def each(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows that each batch of a partition keeps; for `mapInArrow` of Spark."""
@@ -207,7 +209,7 @@ def _listed(column: Any) -> list[Any]:
 
 
 def _digest(batch: Any) -> str:
-    """Return a digest of the values of a batch.
+    """Return a digest of the rows of a batch, in any order.
 
     The bytes in Arrow's buffers would not do, since those of a null are arbitrary.
     """
@@ -215,7 +217,9 @@ def _digest(batch: Any) -> str:
         table = batch
     else:
         table = batch.to_arrow() if hasattr(batch, "to_arrow") else pa.Table.from_pandas(batch)
-    return blake2b(repr(table.to_pydict()).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    columns = table.to_pydict()
+    values = sorted(map(repr, zip(*columns.values(), strict=True)))
+    return blake2b(repr(([*columns], values)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _partition_of_spark() -> int | None:

@@ -9,7 +9,16 @@ from typing import Any
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
-from bloomredis.contrib.idempotency import HEADER, METHODS, Answer, Rules, away, skipped, succeeded
+from bloomredis.contrib.idempotency import (
+    HEADER,
+    METHODS,
+    Answer,
+    Ending,
+    Rules,
+    away,
+    skipped,
+    succeeded,
+)
 
 try:
     from django.db import connections
@@ -103,9 +112,10 @@ class _Gate:
             return _response(away())
         if not claim:
             return self._skipped(claim, request, args, kwargs)
+        settle = _Settling(claim)
         try:
             response = view()
-            _settle(claim, response)
+            settle.after(response)
         except BaseException as error:
             claim.__exit__(type(error), error, None)
             raise
@@ -123,25 +133,42 @@ class _Gate:
         if not claim:
             found = self._skipped(claim, request, args, kwargs)
             return await found if inspect.isawaitable(found) else found
+        ending = Ending(claim)
         try:
             response = await view()
-            await (claim.commit() if succeeded(response.status_code) else claim.release())
+            await ending.settle(done=succeeded(response.status_code))
         except BaseException as error:
-            await claim.__aexit__(type(error), error, None)
+            await ending.fail(error)
             raise
         return response
 
 
-def _settle(claim: Any, response: Any) -> None:
-    """Commit or release a claim; in a transaction (ATOMIC_REQUESTS), commit it after the transaction."""
-    if not succeeded(response.status_code):
-        claim.release()
-        return
-    inside = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
-    if inside:
-        inside[-1].on_commit(claim.commit)
-    else:
-        claim.commit()
+class _Settling:
+    """The end of a claim: after the view, or in a transaction (ATOMIC_REQUESTS) after the transaction.
+
+    It is made before the view, so that it is the first hook of the transaction, and none that raises comes
+    before it.
+    """
+
+    def __init__(self, claim: Any) -> None:
+        self._claim = claim
+        self._is_done = False
+        inside = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+        self._is_later = bool(inside)
+        if inside:
+            inside[-1].on_commit(self._commit)
+
+    def after(self, response: Any) -> None:
+        """Take the response of the view: commit the claim, or release it after an error."""
+        self._is_done = succeeded(response.status_code)
+        if not self._is_done:
+            self._claim.release()
+        elif not self._is_later:
+            self._claim.commit()
+
+    def _commit(self) -> None:
+        if self._is_done:
+            self._claim.commit()
 
 
 def _response(answer: Answer) -> HttpResponse:

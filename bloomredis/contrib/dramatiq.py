@@ -38,6 +38,9 @@ class Once(Middleware):
     raises, the item is given back before the retry.  While the filter's server is away, no such actor runs,
     and messages are retried.
 
+    When a worker starts, the middleware moves before all others, so that the commit comes last: a message of
+    a pipeline and a result are stored before it.
+
     :param seen: a filter of `bloomredis`.
     :param lease: a dead worker's item is free after so many seconds.
     :param renew: extend the lease while the actor runs.
@@ -53,6 +56,11 @@ class Once(Middleware):
     def actor_options(self) -> set[str]:
         """The option of an actor."""
         return {"once"}
+
+    def before_worker_boot(self, broker: Any, worker: Any) -> None:
+        """Move before all other middleware: the first one is called last after a message."""
+        del worker
+        broker.middleware = [self, *(each for each in broker.middleware if each is not self)]
 
     def before_process_message(self, broker: Any, message: Any) -> None:
         """Claim the item; skip the message if the item is done, and delay it if the item is busy."""

@@ -30,8 +30,8 @@ class Once:
         broker = KafkaBroker(middlewares=[Once(seen, key=lambda message: message.headers["event-id"])])
 
     The item is claimed before the handler, and the claim is extended while the handler runs.  The item is
-    committed after the handler and before the message is acknowledged; if the handler raises, it is given
-    back.  If the item is done, the message is acknowledged.
+    committed after the handler's result is published and before the message is acknowledged; if one of them
+    fails, the item is given back.  If the item is done, the message is acknowledged.
 
     A message whose item is busy waits until the claim on it ends, and every message waits while the filter's
     server is away.  A message that waits is not refused, because Kafka's consumer would go back to a refused
@@ -79,6 +79,7 @@ class _Once(BaseMiddleware):
     def __init__(self, msg: Any, /, *, context: Any, claim: Callable[[Any], Awaitable[Any]]) -> None:
         super().__init__(msg, context=context)
         self._claim = claim
+        self._held: Any = None
 
     async def consume_scope(self, call_next: Callable[[Any], Awaitable[Any]], msg: Any) -> Any:
         """Call the handler if the item is new."""
@@ -87,9 +88,17 @@ class _Once(BaseMiddleware):
         claim = await self._claim(msg)
         if not claim:
             raise AckMessage
-        async with claim:
-            try:
-                return await call_next(msg)
-            except AckMessage as error:  # the handler says that the message is done
-                end = error
-        raise end
+        self._held = await claim.__aenter__()
+        return await call_next(msg)
+
+    async def after_processed(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: Any = None,
+    ) -> bool | None:
+        """End the claim, after the result of the handler is published."""
+        if self._held is not None:
+            is_done = isinstance(exc_val, AckMessage)  # the handler says so
+            await self._held.__aexit__(None if is_done else exc_type, exc_val, exc_tb)
+        return False

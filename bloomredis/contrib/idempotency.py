@@ -5,12 +5,14 @@ The key of a request is claimed before the application runs, and committed befor
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
 
 from bloomredis import BloomError
 
@@ -77,12 +79,37 @@ class Rules:
         found = self.key(request) if self.key is not None else _unquoted(value or "")
         if not found:
             return Answer(400, f"the request has no {self.header}") if self.required else None
-        return found if self.key is not None else f"{method} {path} {found}"
+        return found if self.key is not None else f"{method} {quote(path)} {found}"
 
 
 def succeeded(status: int) -> bool:
     """Return whether a status says that the work was done; after an error the sender may retry."""
     return status < 400
+
+
+class Ending:
+    """The end of an asynchronous claim; once it has begun, no cancelled request stops or replaces it."""
+
+    def __init__(self, claim: Any) -> None:
+        self._claim = claim
+        self._task: asyncio.Task[None] | None = None
+
+    async def settle(self, *, done: bool) -> None:
+        """Commit or release the claim, unless it has ended."""
+        if self._task is None and self._claim:
+            self._task = asyncio.ensure_future(self._claim.commit() if done else self._claim.release())
+            _endings.add(self._task)
+            self._task.add_done_callback(_endings.discard)
+            await asyncio.shield(self._task)
+
+    async def fail(self, error: BaseException) -> None:
+        """Give the item back after an error."""
+        if self._task is None or self._task.done():
+            await self._claim.__aexit__(type(error), error, None)
+
+
+_endings: Final[set[asyncio.Task[None]]] = set()
+"""The tasks that end claims; a loop keeps only weak references to its tasks."""
 
 
 class _Middleware(Generic[App]):
@@ -159,18 +186,19 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
                 return None
             return skipped(claim)
 
+        ending = Ending(claim)
+
         async def settled(message: Any) -> None:
-            if message["type"] == "http.response.start" and claim:
-                await (claim.commit() if succeeded(message["status"]) else claim.release())
+            if message["type"] == "http.response.start":
+                await ending.settle(done=succeeded(message["status"]))
             await send(message)
 
         try:
             await self._app(scope, receive, settled)
         except BaseException as error:
-            await claim.__aexit__(type(error), error, None)
+            await ending.fail(error)
             raise
-        if claim:
-            await claim.release()  # there was no response
+        await ending.settle(done=False)  # if there was no response
         return None
 
 
@@ -221,20 +249,31 @@ class _Response:
         self.status = ""
         self.headers: list[tuple[str, str]] = []
         self.error: tuple[Any, ...] = ()
+        self._is_begun = False
         self._begun: list[bytes] = []
         self._rest: Iterator[bytes] = iter(())
         self._body: Any = ()
 
     def start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Callable[[bytes], None]:
-        """Take the status and the headers: the `start_response` of the application."""
+        """Take the status and the headers: the `start_response` of the application.
+
+        An application may replace them after an error, until its first bytes are sent.
+        """
+        if self._is_begun and error:
+            raise error[0][1].with_traceback(error[0][2])
         self.status, self.headers, self.error = status, headers, error
         return self._begun.append
 
     def begin(self, body: Iterable[bytes]) -> None:
-        """Read the body until the application has given its status."""
+        """Read the body until its first bytes, since an application may replace its status before them."""
         self._body, self._rest = body, iter(body)
-        while not self.status:
-            self._begun.append(next(self._rest))
+        for piece in self._rest:
+            self._begun.append(piece)
+            if any(self._begun):
+                break
+        if not self.status:
+            raise RuntimeError("the application has not called start_response")
+        self._is_begun = True
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._begun

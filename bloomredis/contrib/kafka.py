@@ -42,7 +42,7 @@ class Batch(Records):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield each record to work on; of records with equal items the first."""
-        self._finish()
+        self._give_back()
         while self._work:
             if self._is_aging():
                 self._seen.extend_many([*self.finished, *self.unfinished], self._lease)
@@ -56,7 +56,7 @@ class AsyncBatch(Records):
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Yield each record to work on; of records with equal items the first."""
-        self._finish()
+        self._give_back()
         while self._work:
             if self._is_aging():
                 await self._seen.extend_many([*self.finished, *self.unfinished], self._lease)
@@ -109,7 +109,7 @@ class Batches(Partitions):
                 self._settle(batch.positions())
 
     def _read(self, size: int, timeout: float) -> Read:
-        from confluent_kafka import KafkaException  # noqa: PLC0415 - aiokafka is enough for the other class
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - aiokafka is enough for the other class
 
         if due := self._assigned(dict.fromkeys(self._due(), 0)):
             self._consumer.resume(due)
@@ -120,8 +120,8 @@ class Batches(Partitions):
             for record in records
             if record.error() is None
         ]
-        failed = [record.error() for record in records if record.error() is not None]
-        if failed:
+        errors = [record.error() for record in records if record.error() is not None]
+        if failed := [each for each in errors if each.code() != KafkaError._PARTITION_EOF]:  # noqa: SLF001 - the client's name
             self._go_back(starts_of(read))
             raise KafkaException(failed[0])
         return read

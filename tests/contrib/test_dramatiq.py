@@ -96,6 +96,25 @@ def test_an_actor_that_raises_is_retried(seen: BloomFilter) -> None:
     assert office.shipped == ["a by rail"]
 
 
+def test_the_next_message_of_a_pipeline_comes_before_the_commit(seen: BloomFilter) -> None:
+    """Else it would be lost with a worker that dies between the two."""
+    office = Office(seen, once=lambda order, carrier="rail": order)
+    billed: list[str] = []
+    committed: list[bool] = []
+
+    class Watch(dramatiq.Middleware):
+        def after_enqueue(self, broker: Any, message: Any, delay: Any) -> None:
+            if message.actor_name == "bill":
+                committed.append("a" in seen)
+
+    office.broker.add_middleware(Watch())
+    bill = dramatiq.actor(billed.append, actor_name="bill", broker=office.broker)
+    messages = [office.ship.message("a"), bill.message_with_options(args=("a",), pipe_ignore=True)]
+    dramatiq.pipeline(messages, broker=office.broker).run()
+    office.work()
+    assert (billed, committed, "a" in seen) == (["a"], [False], True)
+
+
 def test_a_busy_item_comes_again_when_it_may_be_free(seen: BloomFilter) -> None:
     """A dead worker's item is taken after its lease, and no retry is used up."""
     office = Office(seen)

@@ -9,12 +9,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 import redis
-from faststream import AckPolicy
+from faststream import AckPolicy, BaseMiddleware
 from faststream.confluent import KafkaBroker, TestKafkaBroker
 from faststream.exceptions import AckMessage, RejectMessage
 
@@ -126,6 +126,37 @@ def test_what_a_handler_raises_gives_the_item_back(
 ) -> None:
     """Except `AckMessage`, with which the handler says that the message is done."""
     assert asyncio.run(handled(filter_on(any_server), "a", "a", error=error)) == got
+
+
+def test_a_result_that_is_not_published_gives_the_item_back(any_server: Server) -> None:
+    """So the message comes again, and its result is published once."""
+    published: list[str] = []
+    failures = [ZeroDivisionError()]
+
+    class Flaky(BaseMiddleware):
+        async def publish_scope(self, call_next: Any, cmd: Any) -> Any:
+            if cmd.destination == "shipped":
+                if failures:
+                    raise failures.pop()
+                published.append(cmd.body)
+            return await call_next(cmd)
+
+    async def run() -> None:
+        once = Once(filter_on(any_server), key=body, lease=0.5)
+        broker = KafkaBroker(middlewares=[once, Flaky])
+
+        @broker.subscriber("orders", group_id="shop", ack_policy=AckPolicy.NACK_ON_ERROR)
+        @broker.publisher("shipped")
+        async def handle(item: str) -> str:
+            return f"{item} by rail"
+
+        async with TestKafkaBroker(broker) as test:
+            for _ in range(3):
+                with suppress(ZeroDivisionError):
+                    await test.publish("a", "orders")
+
+    asyncio.run(run())
+    assert published == ["a by rail"]
 
 
 def test_a_busy_message_waits_for_a_consumer_that_died(any_server: Server) -> None:

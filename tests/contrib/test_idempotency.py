@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import nullcontext, suppress
 from typing import Any
+from unittest.mock import AsyncMock
 
 import flask
 import httpx
@@ -17,7 +20,9 @@ from bloomredis import BloomFilter, ClaimLostError
 from bloomredis.contrib.idempotency import ASGIMiddleware, WSGIMiddleware, skipped
 from tests.contrib import pages
 from tests.contrib.violence import KEPT
+from tests.support.proxy import Held, proxied
 from tests.support.servers import Server, running
+from tests.support.waiting import PATIENCE
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 
@@ -349,6 +354,127 @@ def test_a_transaction_of_django_comes_before_the_commit(any_server: Server) -> 
     with transaction.atomic():
         assert deliver("k2")[0] == 201
     assert "POST /pay k2" in seen
+
+
+def test_a_hook_of_a_transaction_that_raises_skips_no_commit(any_server: Server) -> None:
+    """The transaction is committed, so the view must not run again."""
+    make_django(any_server.url, Work())
+    from django.db import transaction
+    from django.http import HttpResponse
+    from django.test import RequestFactory
+
+    from bloomredis.contrib.django import once
+
+    seen = BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    statuses = [201, 400]
+
+    @once(seen)
+    def pay(request: Any) -> Any:
+        transaction.on_commit(lambda: 1 / 0)
+        return HttpResponse(status=statuses.pop(0))
+
+    for key in ("k1", "k2"):
+        with suppress(ZeroDivisionError), transaction.atomic():
+            pay(RequestFactory().post("/pay", headers={"Idempotency-Key": key}))
+    assert ("POST /pay k1" in seen, seen.claim("POST /pay k2").state) == (True, "claimed")
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+@pytest.mark.parametrize("adapter", ["asgi", "django"])
+def test_a_request_that_is_cancelled_at_its_commit_is_done(
+    adapter: str,
+    swallows: bool,  # noqa: FBT001 - of the cases
+    any_server: Server,
+) -> None:
+    """The sender has hung up; a retry must not run the work again.  Starlette swallows the cancellation."""
+    make_django(any_server.url, Work())
+
+    async def run() -> None:
+        from django.http import HttpResponse
+        from django.test import AsyncRequestFactory
+
+        from bloomredis.contrib.django import once
+
+        with proxied(any_server.socket) as proxy:
+            seen: Any = bloomredis.asyncio.BloomFilter.from_url(
+                f"redis://127.0.0.1:{proxy.port}", "keys", **SIZE
+            )
+            held = Held(executed=False)
+            ran: list[int] = []
+
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                ran.append(1)
+                with suppress(asyncio.CancelledError) if swallows else nullcontext():
+                    await send({"type": "http.response.start", "status": 201, "headers": []})
+
+            @once(seen)
+            async def view(request: Any) -> Any:
+                ran.append(1)
+                return HttpResponse(status=201)
+
+            async def ask() -> None:
+                if adapter == "django":
+                    with suppress(asyncio.CancelledError) if swallows else nullcontext():
+                        await view(AsyncRequestFactory().post("/pay", headers={"Idempotency-Key": "k1"}))
+                else:
+                    headers = [(b"idempotency-key", b"k1")]
+                    scope = {"type": "http", "method": "POST", "path": "/pay", "headers": headers}
+                    await ASGIMiddleware(app, seen)(scope, None, AsyncMock())
+
+            await seen.claim("another")
+            proxy.plan("commit", held)
+            asked = asyncio.ensure_future(ask())
+            await asyncio.to_thread(held.wait)
+            asked.cancel()
+            with suppress(asyncio.CancelledError):
+                await asked
+            held.go.set()
+            async with asyncio.timeout(PATIENCE):
+                while (state := (await seen.claim("POST /pay k1")).state) == "busy":  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await ask()
+            assert (state, ran) == ("done", [1])
+
+    asyncio.run(run())
+
+
+def test_a_path_is_no_part_of_a_key(any_server: Server) -> None:
+    """Requests to `/pay/a` with the key `b k` and to `/pay/a b` with the key `k` are two."""
+    seen = BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    ran: list[str] = []
+
+    def app(environ: Any, start: Any) -> list[bytes]:
+        start("201 Created", [])
+        ran.append(environ["PATH_INFO"])
+        return [b"worked"]
+
+    for path, key in (("/pay/a", "b k"), ("/pay/a b", "k")):
+        environ = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "HTTP_IDEMPOTENCY_KEY": key}
+        WSGIMiddleware(app, seen)(environ, lambda *_: None)
+    assert ran == ["/pay/a", "/pay/a b"]
+
+
+def test_the_status_of_wsgi_may_change_before_the_first_bytes(any_server: Server) -> None:
+    """The server sends the headers with the first bytes; after them the application's error is raised."""
+    seen = BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    sent: list[str] = []
+
+    def app(environ: Any, start: Any) -> Iterator[bytes]:
+        start("200 OK", [])
+        yield b""
+        for _ in range(2):
+            try:
+                raise LookupError  # noqa: TRY301
+            except LookupError:
+                start("500 Internal Server Error", [], sys.exc_info())
+                yield b"failed"
+
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/pay", "HTTP_IDEMPOTENCY_KEY": "k1"}
+    response = WSGIMiddleware(app, seen)(environ, lambda status, *_: sent.append(status))
+    assert sent == ["500 Internal Server Error"]
+    assert seen.claim("POST /pay k1").state == "claimed"
+    with pytest.raises(LookupError):
+        list(response)
 
 
 def test_other_scopes_pass(any_server: Server) -> None:

@@ -120,6 +120,49 @@ def test_a_busy_record_holds_its_partition_up(reader: tuple[Brokers, Any], any_c
     assert brokers.committed("orders", "one") == {0: 20}
 
 
+def test_a_record_that_raised_is_not_finished_by_another_loop(
+    reader: tuple[Brokers, Any], any_client: redis.Redis
+) -> None:
+    """The program goes on with the rest of the batch; the record comes again."""
+    brokers, made = reader
+    seen = bloomredis.BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-9)
+    batches = Batches(made, seen, key=lambda record: record.value())
+    worked: list[bytes] = []
+
+    def work(batch: Any) -> None:
+        for record in batch:
+            if record.value() == b"5" and b"6" not in worked:
+                raise LookupError
+            worked.append(record.value())
+
+    def enough() -> bool:
+        with batches.next(20, timeout=0.2) as batch:
+            with suppress(LookupError):
+                work(batch)
+            work(batch)
+        return len(worked) >= 20
+
+    wait_until("the records are worked on", enough)
+    assert sorted(worked, key=int) == [b"%d" % number for number in range(20)]
+    assert worked[-1] == b"5"
+    assert brokers.committed("orders", "one") == {0: 20}
+
+
+def test_the_end_of_a_partition_is_no_error(any_client: redis.Redis) -> None:
+    """With `enable.partition.eof` the client reports it among the records."""
+    brokers = Brokers()
+    brokers.send("orders", [b"%d" % number for number in range(20)], partitions=1)
+    options = {"group.id": "one", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    made = Consumer({"bootstrap.servers": brokers.addresses, "enable.partition.eof": True} | options)
+    made.subscribe(["orders"])
+    worked: list[bytes] = []
+    filled(
+        Batches(made, bloomredis.BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-9)), worked, 20
+    )
+    made.close()
+    assert len(worked) == 20
+
+
 def test_what_is_not_finished_is_given_back(reader: tuple[Brokers, Any], any_client: redis.Redis) -> None:
     """After an exception, the committed offset is that of the record at which it was raised."""
     brokers, made = reader
