@@ -127,6 +127,7 @@ class Partitions:
         self._lease = lease
         self._whole = whole
         self._waiting: dict[PartitionId, float] = {}
+        self._behind: dict[PartitionId, int] = {}  # offsets to which the consumer has yet to go back
         self._uncommitted: dict[PartitionId, int] = {}  # offsets whose commit failed, as in a rebalance
 
     def _items(self, places: Read) -> list[Any]:
@@ -157,9 +158,9 @@ class Partitions:
         self._uncommitted |= {place: offset for place, (offset, _) in positions.items()}
         return dict(self._uncommitted)
 
-    def _wait(self, positions: Positions) -> dict[PartitionId, int]:
-        """Record which partitions wait; return the offset to which each of them goes back."""
+    def _wait(self, positions: Positions) -> None:
+        """Record which partitions wait, and the offset to which each of them goes back."""
         now = time.monotonic()
         back = {place: offset for place, (offset, pause) in positions.items() if pause is not None}
         self._waiting |= {place: now + (positions[place][1] or 0.0) for place in back}
-        return back
+        self._behind |= back

@@ -111,6 +111,7 @@ class Batches(Partitions):
     def _read(self, size: int, timeout: float) -> Read:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - aiokafka is enough for the other class
 
+        self._seek()
         if due := self._assigned(dict.fromkeys(self._due(), 0)):
             self._consumer.resume(due)
             self._resumed((each.topic, each.partition) for each in due)
@@ -156,10 +157,18 @@ class Batches(Partitions):
 
     def _go_back(self, positions: Positions) -> None:
         """Let partitions wait, and then go on where they have to."""
-        if back := self._assigned(self._wait(positions)):
+        self._wait(positions)
+        if back := self._assigned(self._behind):
             self._consumer.pause(back)
-            for each in back:
-                self._consumer.seek(each)
+            self._seek()
+
+    def _seek(self) -> None:
+        """Go back where the consumer has yet to, unless another consumer has the partition by now."""
+        back = self._assigned(self._behind)
+        self._behind = {(each.topic, each.partition): each.offset for each in back}
+        for each in back:
+            self._consumer.seek(each)
+            del self._behind[each.topic, each.partition]
 
 
 class AsyncBatches(Partitions):
@@ -182,6 +191,7 @@ class AsyncBatches(Partitions):
                 await self._settle(batch.positions())
 
     async def _read(self, size: int, timeout: float) -> Read:  # noqa: ASYNC109 - as above
+        self._seek()
         if due := self._assigned(self._due()):
             self._consumer.resume(*due)
             self._resumed(due.values())
@@ -221,7 +231,14 @@ class AsyncBatches(Partitions):
 
     def _go_back(self, positions: Positions) -> None:
         """Let partitions wait, and then go on where they have to."""
-        back = self._wait(positions)
-        for each, place in self._assigned(back).items():
-            self._consumer.pause(each)
-            self._consumer.seek(each, back[place])
+        self._wait(positions)
+        self._consumer.pause(*self._assigned(self._behind))
+        self._seek()
+
+    def _seek(self) -> None:
+        """Go back where the consumer has yet to, unless another consumer has the partition by now."""
+        back = self._assigned(self._behind)
+        self._behind = {place: self._behind[place] for place in back.values()}
+        for each, place in back.items():
+            self._consumer.seek(each, self._behind[place])
+            del self._behind[place]

@@ -46,6 +46,7 @@ __all__ = ["BatchDedupe", "ClaimWhileDownloading", "DupeFilter"]
 KINDS: Final = {"plain": "BloomFilter", "scaling": "ScalingBloomFilter", "rotating": "RotatingBloomFilter"}
 LARGEST: Final = 1000
 """The largest number of requests in a batch."""
+REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
 UNMARKED: Final = "%d requests were made and stay unmarked in the filter: %s"
 
 _log = logging.getLogger("bloomredis")
@@ -357,7 +358,7 @@ class ClaimWhileDownloading:
     async def process_response(self, request: Any, response: Any) -> Any:
         """Mark a page as fetched, or give it back if Scrapy will request it again."""
         if request in self._claims:
-            is_final = response.status not in self._again and not 300 <= response.status < 400
+            is_final = response.status not in self._again and response.status not in REDIRECTS
             await self._end(request, is_final=is_final)
         return response
 

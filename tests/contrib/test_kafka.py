@@ -223,7 +223,15 @@ class Rebalanced(Consumer):
     """A consumer whose first commit meets a rebalance, and which can lose its partitions for a while."""
 
     left = 1
+    seeks_left = 0
     is_between = False
+
+    def seek(self, partition: Any) -> None:
+        """Set the position in a partition."""
+        if self.seeks_left:
+            self.seeks_left -= 1
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        super().seek(partition)
 
     def assignment(self) -> list[Any]:
         """Return the partitions that are assigned."""
@@ -278,6 +286,23 @@ def test_a_partition_that_waited_goes_on_after_a_rebalance(
     with batches.next(20, timeout=0.2) as batch:
         assert len(batch) == 0
     made.is_between = False
+    filled(batches, worked, 20)
+    assert (worked[-1], brokers.committed("orders", "one")) == (b"7", {0: 20})
+
+
+def test_a_partition_that_could_not_go_back_goes_back_later(
+    rebalanced: tuple[Brokers, Rebalanced], any_client: redis.Redis
+) -> None:
+    """No offset passes the busy record."""
+    brokers, made = rebalanced
+    seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
+    held = seen.claim(b"7", lease=1.0, renew=True)
+    made.left, made.seeks_left = 0, 2
+    batches, worked = Batches(made, seen, key=lambda record: record.value()), list[bytes]()
+    while made.seeks_left:
+        with suppress(KafkaException):
+            filled(batches, worked, 19)
+    held.release()
     filled(batches, worked, 20)
     assert (worked[-1], brokers.committed("orders", "one")) == (b"7", {0: 20})
 
