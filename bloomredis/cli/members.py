@@ -109,7 +109,8 @@ class Members:
                 ahead.append(thread.submit(scan))
                 yield reply
         finally:
-            thread.shutdown(cancel_futures=True)
+            # Do not wait: the thread that collects this generator may hold any lock, also of `threading`.
+            thread.shutdown(wait=False, cancel_futures=True)
 
     def note(self, done: int) -> None:
         """Store the progress: the filter holds the first `done` members that were yielded."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -25,7 +26,7 @@ from tests.cli.test_many_lines import MEASURED
 from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command, started
 from tests.support.servers import Server, binaries, running
 from tests.support.values import for_each
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 log = logging.getLogger(__name__)
 SIZE: dict[str, Any] = {"capacity": 60_000, "error_rate": 1e-6}
@@ -171,6 +172,24 @@ def interrupted(client: redis.Redis) -> BloomFilter[Any]:
         members.note(done)
     assert client.keys("*import*")
     return f
+
+
+def test_members_that_nobody_reads_any_more(any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their generator ends at once, also in a garbage collection, though the scan ahead gets no reply."""
+    fill(any_client)
+    goes_on, scanned = threading.Event(), Members._scanned
+
+    def stuck(self: Members, cursor: int) -> Any:
+        if cursor:
+            assert goes_on.wait(PATIENCE)
+        return scanned(self, cursor)
+
+    monkeypatch.setattr(Members, "_scanned", stuck)
+    items = Members(any_client, "spider:dupefilter").items()
+    assert next(items)
+    del items
+    assert not goes_on.is_set()
+    goes_on.set()
 
 
 @pytest.mark.long
