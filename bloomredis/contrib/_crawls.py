@@ -112,8 +112,7 @@ class Aside:
             request = request.replace(meta={**request.meta, _TOKEN: token})
         try:
             stored = pickle.dumps(request.to_dict(spider=self._crawler.spider))
-            with self._path.open("ab") as file:
-                file.write(stored)
+            _append(self._path, stored)
         except Exception as error:
             _log.warning("%s cannot be stored for the resumed crawl: %s", request, error)
             return False
@@ -138,6 +137,15 @@ class Aside:
         else:
             self._path.unlink()
         return found
+
+
+def _append(path: Path, data: bytes) -> None:
+    """Append all of the bytes to a file, or none."""
+    with path.open("ab", buffering=0) as file:
+        end = file.tell()
+        if file.write(data) < len(data):
+            file.truncate(end)
+            raise OSError(f"{path} cannot be written: the disk is full")
 
 
 class Memory:
@@ -299,6 +307,8 @@ class Batch:
         """Store the requests that are to be made, or have no answer, since the crawl ends."""
         answers = dict(enumerate(self._answers))
         for at, request in enumerate(self._requests):
+            if self._items[at] in self._marks.passed:
+                continue
             if answers.get(at, self.is_in_doubt and self._tokens[at] is None):
                 self._marks.aside.put(request.replace(dont_filter=True), None)
             elif at not in answers:

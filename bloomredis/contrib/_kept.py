@@ -51,26 +51,16 @@ class Kept:
         """Return the keys that this run or an earlier run of this part keeps; no two `keys` are equal."""
         claims = dict(zip(keys, self._seen.claim_many(keys, self._lease, owner=self._owner), strict=True))
         ours = {key for key, claim in claims.items() if claim}
-        earlier = self._marked([key for key, claim in claims.items() if claim.state == "done"])
+        done = [key for key, claim in claims.items() if claim.state == "done"]
+        marked = self._seen.contains_many([self._mark(key) for key in done]) if done else []
         self._seen.add_many([self._mark(key) for key in ours])
-        statuses = self._seen.commit_many([claims[key] for key in ours])
-        if lost := [key for key, status in zip(ours, statuses, strict=True) if status == "lost"]:
-            self._seen.add_many([self._mark(key, b"lost") for key in lost])
+        if "lost" in self._seen.commit_many([claims[key] for key in ours]):
             raise ClaimLostError(f"{self._owner} took longer than its lease of {self._lease} s; rerun it")
-        return ours | earlier
+        return ours | {key for key, is_ours in zip(done, marked, strict=True) if is_ours}
 
-    def _marked(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Return the keys that an earlier run of this part has marked, and not lost to another part."""
-        if not keys:
-            return set()
-        marks = [self._mark(key) for key in keys] + [self._mark(key, b"lost") for key in keys]
-        found = self._seen.contains_many(marks)
-        pairs = zip(keys, found, found[len(keys) :], strict=False)
-        return {key for key, is_marked, is_lost in pairs if is_marked and not is_lost}
-
-    def _mark(self, key: bytes, verb: bytes = b"keeps") -> bytes:
-        """Return the mark of an item: another item, which says that this part keeps it, or has lost it."""
-        return b"%b %b %b" % (self._owner.encode(), verb, key)
+    def _mark(self, key: bytes) -> bytes:
+        """Return the mark of an item: another item, which says that this part keeps it."""
+        return b"%b keeps %b" % (self._owner.encode(), key)
 
 
 def _bytes(item: str | bytes | int) -> bytes:

@@ -147,28 +147,38 @@ class _Settling:
     """The end of a claim: after the view, or in a transaction (ATOMIC_REQUESTS) after the transaction.
 
     It is made before the view, so that it is the first hook of the transaction, and none that raises comes
-    before it.
+    before it.  Its own error is raised after the hooks of the view.
     """
 
     def __init__(self, claim: Any) -> None:
         self._claim = claim
         self._is_done = False
+        self._error: Exception | None = None
         inside = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
-        self._is_later = bool(inside)
-        if inside:
-            inside[-1].on_commit(self._commit)
+        self._transaction = inside[-1] if inside else None
+        if self._transaction is not None:
+            self._transaction.on_commit(self._commit)
 
     def after(self, response: Any) -> None:
         """Take the response of the view: commit the claim, or release it after an error."""
         self._is_done = succeeded(response.status_code)
         if not self._is_done:
             self._claim.release()
-        elif not self._is_later:
+        elif self._transaction is None:
             self._claim.commit()
+        else:
+            self._transaction.on_commit(self._raise)
 
     def _commit(self) -> None:
         if self._is_done:
-            self._claim.commit()
+            try:
+                self._claim.commit()
+            except Exception as error:
+                self._error = error
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
 
 
 def _response(answer: Answer) -> HttpResponse:

@@ -38,8 +38,7 @@ class Once(Middleware):
     raises, the item is given back before the retry.  While the filter's server is away, no such actor runs,
     and messages are retried.
 
-    When a worker starts, the middleware moves before all others, so that the commit comes last: a message of
-    a pipeline and a result are stored before it.
+    The commit comes after all other middleware: a message of a pipeline and a result are stored before it.
 
     :param seen: a filter of `bloomredis`.
     :param lease: a dead worker's item is free after so many seconds.
@@ -58,9 +57,10 @@ class Once(Middleware):
         return {"once"}
 
     def before_worker_boot(self, broker: Any, worker: Any) -> None:
-        """Move before all other middleware: the first one is called last after a message."""
+        """Put the commits first into the list of middleware, whose first is called last after a message."""
         del worker
-        broker.middleware = [self, *(each for each in broker.middleware if each is not self)]
+        if not any(isinstance(each, _Commits) and each.once is self for each in broker.middleware):
+            broker.middleware = [_Commits(self), *broker.middleware]
 
     def before_process_message(self, broker: Any, message: Any) -> None:
         """Claim the item; skip the message if the item is done, and delay it if the item is busy."""
@@ -82,16 +82,35 @@ class Once(Middleware):
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: BaseException | None = None
     ) -> None:
-        """Commit the item, or give it back if the actor raised."""
-        del broker, result
-        if claim := self._claims.pop(id(message), None):
-            claim.commit() if exception is None else claim.release()
+        """Give the item back if the actor raised."""
+        del result
+        if exception is not None:
+            self.after_skip_message(broker, message)
 
     def after_skip_message(self, broker: Any, message: Any) -> None:
         """Give the item back if another middleware skips the message."""
         del broker
         if claim := self._claims.pop(id(message), None):
             claim.release()
+
+    def commit(self, message: Any) -> None:
+        """Commit the item of a message."""
+        if claim := self._claims.pop(id(message), None):
+            claim.commit()
+
+
+class _Commits(Middleware):
+    """The commits of a middleware `Once`."""
+
+    def __init__(self, once: Once) -> None:
+        self.once = once
+
+    def after_process_message(
+        self, broker: Any, message: Any, *, result: Any = None, exception: BaseException | None = None
+    ) -> None:
+        """Commit the item of a message whose actor has not raised."""
+        del broker, result, exception
+        self.once.commit(message)
 
 
 def _item(once: Any, message: Any) -> Any:

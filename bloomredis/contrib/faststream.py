@@ -80,6 +80,7 @@ class _Once(BaseMiddleware):
         super().__init__(msg, context=context)
         self._claim = claim
         self._held: Any = None
+        self._error: BaseException | None = None
 
     async def consume_scope(self, call_next: Callable[[Any], Awaitable[Any]], msg: Any) -> Any:
         """Call the handler if the item is new."""
@@ -89,16 +90,21 @@ class _Once(BaseMiddleware):
         if not claim:
             raise AckMessage
         self._held = await claim.__aenter__()
-        return await call_next(msg)
+        try:
+            return await call_next(msg)
+        except BaseException as error:
+            self._error = error  # another middleware may handle it
+            raise
 
     async def after_processed(
         self,
-        exc_type: type[BaseException] | None = None,
+        exc_type: type[BaseException] | None = None,  # noqa: ARG002 - as FastStream calls it
         exc_val: BaseException | None = None,
         exc_tb: Any = None,
     ) -> bool | None:
         """End the claim, after the result of the handler is published."""
         if self._held is not None:
-            is_done = isinstance(exc_val, AckMessage)  # the handler says so
-            await self._held.__aexit__(None if is_done else exc_type, exc_val, exc_tb)
+            error = exc_val or self._error
+            is_done = error is None or isinstance(error, AckMessage)  # the handler says so
+            await self._held.__aexit__(None if is_done else type(error), error, exc_tb)
         return False

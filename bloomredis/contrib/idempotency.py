@@ -94,9 +94,13 @@ class Ending:
         self._claim = claim
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def _is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
     async def settle(self, *, done: bool) -> None:
         """Commit or release the claim, unless it has ended."""
-        if self._task is None and self._claim:
+        if self._claim and not self._is_running:
             self._task = asyncio.ensure_future(self._claim.commit() if done else self._claim.release())
             _endings.add(self._task)
             self._task.add_done_callback(_endings.discard)
@@ -104,7 +108,7 @@ class Ending:
 
     async def fail(self, error: BaseException) -> None:
         """Give the item back after an error."""
-        if self._task is None or self._task.done():
+        if not self._is_running:
             await self._claim.__aexit__(type(error), error, None)
 
 

@@ -160,6 +160,7 @@ class BatchDedupe:
         _check_reactor(self)
         self._stats = crawler.stats
         self._marks = Marks(crawler, "BatchDedupe", _fingerprints(crawler))
+        self._untaken: list[list[Any]] = []  # requests that Scrapy has yet to take
         self.seen = _filter(crawler, bloomredis.asyncio, "BLOOMREDIS_NAME", "%(spider)s:seen")
         crawler.signals.connect(self._close, signals.spider_closed)
 
@@ -170,20 +171,22 @@ class BatchDedupe:
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield the new start requests of a crawl, one by one."""
-        batch: list[Any] = []
-        for kept in self._marks.aside.take():
-            if _is_asked_for(kept):
-                batch.append(kept)
-            else:
+        stored = self._marks.aside.take()
+        self._keep(stored)
+        while stored:
+            async for kept in self._asked(stored.pop(0)):
                 yield kept
-        async for kept in self._new(batch):
-            yield kept
         async for each in start:
-            if not _is_asked_for(each):
-                yield each
-                continue
-            async for kept in self._new([each]):
+            async for kept in self._asked(each):
                 yield kept
+
+    async def _asked(self, each: Any) -> AsyncIterator[Any]:
+        """Yield a request if it is new or not to be asked about, or an item."""
+        if not _is_asked_for(each):
+            yield each
+            return
+        async for kept in self._new([each]):
+            yield kept
 
     async def process_spider_output(self, response: Any, result: AsyncIterator[Any]) -> AsyncIterator[Any]:  # noqa: ARG002 - as Scrapy calls it
         """Yield the items and the new requests of a callback, also those before its error."""
@@ -226,14 +229,25 @@ class BatchDedupe:
         except BaseException:
             batch.put_aside()
             raise
+        self._keep(new)
         try:
             while new:
                 yield new.pop(0)
         finally:
-            for request in new:
-                self._marks.aside.put(request, None)
+            self._store(new)
+
+    def _keep(self, requests: list[Any]) -> None:
+        """Remember a list of requests that Scrapy has yet to take, from which each is removed first."""
+        self._untaken = [*filter(None, self._untaken), requests]
+
+    def _store(self, requests: list[Any]) -> None:
+        """Store requests for the resumed crawl, and empty the list."""
+        while requests:
+            self._marks.aside.put(requests.pop(0), None)
 
     async def _close(self) -> None:
+        for requests in self._untaken:
+            self._store(requests)
         await _mark(self.seen, list(self._marks.passed))
 
 
@@ -243,14 +257,15 @@ async def _answer(batch: Batch, seen: Any) -> None:
     try:
         batch.answered(await asyncio.shield(call))
     except asyncio.CancelledError:
-        await asyncio.wait([call], timeout=PAUSE)
-        if not call.done():
-            call.cancel()
-            batch.is_in_doubt = True
-        elif (error := call.exception()) is None:
-            batch.answered(call.result())
-        elif isinstance(error, bloomredis.BloomError):
+        batch.is_in_doubt = True
+        try:
+            batch.answered(await asyncio.wait_for(call, PAUSE))
+            batch.is_in_doubt = False
+        except bloomredis.BloomError as error:
             batch.note(error)
+            batch.is_in_doubt = False
+        except TimeoutError:
+            pass
         raise
 
 
@@ -377,6 +392,7 @@ class ClaimWhileDownloading:
             try:
                 await (claim.commit() if is_final else claim.release())
             except bloomredis.ClaimLostError:
+                self._failures.succeed()
                 self._stats.inc_value("bloomredis/lost")
                 return
             except bloomredis.BloomError as error:
@@ -388,6 +404,7 @@ class ClaimWhileDownloading:
                     return
                 await asyncio.sleep(pause)
             else:
+                self._failures.succeed()
                 if is_final:
                     self._marked.add(item)
                 return

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bloomredis import BloomFilter, ClaimLostError
+from bloomredis import BloomFilter
 from bloomredis.contrib.columns import AbsentRows, Added, KeptRows, NewRows, foreach_batch, register
 from tests.contrib import pages
 from tests.contrib.violence import KEPT, restart
@@ -122,26 +122,6 @@ def test_a_batch_that_was_cut_off_is_run_again(
             kept(one)
     found = [*values(kept(other), "url"), *values(kept(one), "url")]
     assert sorted(found) == ["a", "b", "c"]
-
-
-def test_rows_that_were_lost_to_another_part_are_dropped(
-    seen: BloomFilter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A part that was slower than its lease is run again, as its error says."""
-    slow, other = pa.table({"url": ["a", "b"]}), pa.table({"url": ["b", "c"]})
-    kept = KeptRows(seen, "url", job="november", lease=0.1)
-    add_many, found = seen.add_many, []
-
-    def later(items: Any) -> Any:
-        monkeypatch.undo()
-        wait_until("the leases end", lambda: seen.claim("b", lease=0.001).state == "claimed")
-        found.extend(values(kept(other), "url"))
-        return add_many(items)
-
-    monkeypatch.setattr(seen, "add_many", later)
-    with pytest.raises(ClaimLostError, match="rerun"):
-        kept(slow)
-    assert sorted([*found, *values(kept(slow), "url")]) == ["a", "b", "c"]
 
 
 def test_a_partition_of_dask_is_known_by_its_rows(seen: BloomFilter) -> None:

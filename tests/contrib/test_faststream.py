@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import redis
-from faststream import AckPolicy, BaseMiddleware
+from faststream import AckPolicy, BaseMiddleware, ExceptionMiddleware
 from faststream.confluent import KafkaBroker, TestKafkaBroker
 from faststream.exceptions import AckMessage, RejectMessage
 
@@ -157,6 +157,28 @@ def test_a_result_that_is_not_published_gives_the_item_back(any_server: Server) 
 
     asyncio.run(run())
     assert published == ["a by rail"]
+
+
+def test_an_error_that_another_middleware_handles_gives_the_item_back(any_server: Server) -> None:
+    """Such as FastStream's own ExceptionMiddleware, inside of this one."""
+    got: list[str] = []
+
+    async def run() -> None:
+        handling = ExceptionMiddleware(handlers={ZeroDivisionError: lambda: None})
+        broker = KafkaBroker(middlewares=[Once(filter_on(any_server), key=body, lease=0.5), handling])
+
+        @broker.subscriber("orders", group_id="shop", ack_policy=AckPolicy.NACK_ON_ERROR)
+        async def handle(item: str) -> None:
+            got.append(item)
+            if len(got) == 1:
+                raise ZeroDivisionError
+
+        async with TestKafkaBroker(broker) as test:
+            for _ in range(3):
+                await test.publish("a", "orders")
+
+    asyncio.run(run())
+    assert got == ["a", "a"]
 
 
 def test_a_busy_message_waits_for_a_consumer_that_died(any_server: Server) -> None:

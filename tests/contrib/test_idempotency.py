@@ -379,6 +379,63 @@ def test_a_hook_of_a_transaction_that_raises_skips_no_commit(any_server: Server)
     assert ("POST /pay k1" in seen, seen.claim("POST /pay k2").state) == (True, "claimed")
 
 
+def test_a_commit_that_fails_skips_no_hook_of_a_transaction(
+    any_client: redis.Redis, any_server: Server
+) -> None:
+    """Its error follows the hooks of the view."""
+    make_django(any_server.url, Work())
+    from django.db import transaction
+    from django.http import HttpResponse
+    from django.test import RequestFactory
+
+    from bloomredis.contrib.django import once
+
+    hooks: list[str] = []
+
+    @once(BloomFilter.from_url(any_server.url, "keys", **SIZE))
+    def pay(request: Any) -> Any:
+        transaction.on_commit(lambda: hooks.append("a mail"))
+        return HttpResponse(status=201)
+
+    @transaction.atomic
+    def ask() -> None:
+        pay(RequestFactory().post("/pay", headers={"Idempotency-Key": "k1"}))
+        any_client.delete(*any_client.keys("{keys}:claim:*"))
+
+    with pytest.raises(ClaimLostError):
+        ask()
+    assert hooks == ["a mail"]
+
+
+def test_an_answer_in_place_of_one_that_was_not_committed_gives_the_key_back(
+    any_client: redis.Redis, any_server: Server
+) -> None:
+    """As an application does that answers its errors with 500."""
+
+    async def run() -> list[Any]:
+        seen = bloomredis.asyncio.BloomFilter.from_url(any_server.url, "keys", **SIZE)
+        sent: list[Any] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            fail = len(sent) == 0
+            if fail:
+                any_client.delete(*any_client.keys("{keys}:claim:*"))
+            try:
+                await send({"type": "http.response.start", "status": 201, "headers": []})
+            except ClaimLostError:
+                await send({"type": "http.response.start", "status": 500, "headers": []})
+
+        async def send(message: Any) -> None:
+            sent.append(message["status"])
+
+        scope = {"type": "http", "method": "POST", "path": "/pay", "headers": [(b"idempotency-key", b"k1")]}
+        for _ in range(2):
+            await ASGIMiddleware(app, seen)(scope, None, send)
+        return sent
+
+    assert asyncio.run(run()) == [500, 201]
+
+
 @pytest.mark.parametrize("swallows", [False, True])
 @pytest.mark.parametrize("adapter", ["asgi", "django"])
 def test_a_request_that_is_cancelled_at_its_commit_is_done(

@@ -236,10 +236,15 @@ async def start(urls: list[str]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("fate", "crawls"), [(lost, 2), (refused("OOM command not allowed"), 2), (silent, 1)]
+    ("fate", "crawls", "is_cancelled_twice"),
+    [(lost, 2, False), (refused("OOM command not allowed"), 2, False), (silent, 1, False), (silent, 1, True)],
 )
 def test_a_crawl_that_ends_while_it_waits_stores_its_requests(
-    fate: Any, crawls: int, any_server: Server, tmp_path: Path
+    fate: Any,
+    crawls: int,
+    is_cancelled_twice: bool,  # noqa: FBT001 - of the cases
+    any_server: Server,
+    tmp_path: Path,
 ) -> None:
     """Also while it asks about a stored request.  The resumed crawl makes each request once."""
     url = "https://example.org/"
@@ -256,6 +261,9 @@ def test_a_crawl_that_ends_while_it_waits_stores_its_requests(
                 asked = asyncio.ensure_future(anext(seen))
                 assert await asyncio.to_thread(arrived.wait, 60)
                 asked.cancel()
+                if is_cancelled_twice:
+                    await asyncio.sleep(0)
+                    asked.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await asked
         resumed = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path)))
@@ -308,7 +316,12 @@ def test_a_damaged_file_of_stored_requests(
     assert aside.take() == []
 
 
-def test_new_requests_that_scrapy_did_not_take_are_stored(any_server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_new_requests_that_scrapy_did_not_take_are_stored(
+    is_closed: bool,  # noqa: FBT001 - of the cases
+    any_server: Server,
+    tmp_path: Path,
+) -> None:
     """If the crawl ends between two of them, the resumed crawl makes the others."""
     urls = [f"https://example.org/{number}" for number in range(5)]
 
@@ -318,9 +331,13 @@ def test_new_requests_that_scrapy_did_not_take_are_stored(any_server: Server, tm
         middleware = BatchDedupe.from_crawler(crawl)
         new = middleware._new([Request(url) for url in urls])
         taken = [(await anext(new)).url for _ in range(2)]
-        await new.aclose()
+        await (new.aclose() if is_closed else middleware._close())
         resumed = BatchDedupe.from_crawler(crawl)
-        return taken + [request.url async for request in resumed.process_start(start(urls))]
+        begun = resumed.process_start(start(urls))
+        taken.append((await anext(begun)).url)
+        await resumed._close()  # as at Ctrl-C, when Scrapy leaves its generator as it is
+        again = BatchDedupe.from_crawler(crawl)
+        return taken + [request.url async for request in again.process_start(start(urls))]
 
     assert asyncio.run(run()) == urls
 

@@ -44,7 +44,7 @@ SEGMENT_BYTES: Final = 128 << 10
 """Bytes that one script ORs into the filter, in 0.2 to 0.6 ms of the server's time."""
 
 VAIN_ROUNDS: Final = 3
-"""If so many readings of the layers are out of date, one after another, the items are sent as probes."""
+"""If the layers change so often in a row before a batch is sent, its items are sent as probes."""
 
 DENSE: Final = 4096
 """At this many probes a segment becomes cheaper than single probes (`python -m benchmarks.threshold`)."""
@@ -107,7 +107,7 @@ class Load:
         self.waiting: list[Waiting] = []
         self.layers: LayerBits | None = None
         self.before: LayerBits | None = None  # the layers of the last reading
-        self.vain_rounds = 0  # readings of the layers in a row that were out of date before a write
+        self.vain_rounds = 0  # attempts in a row to send a batch whose layers had changed
         self._empty()
         self.fit(layout, layers)
 
@@ -212,7 +212,8 @@ class Load:
     @property
     def is_full(self) -> bool:
         """True if the batch must be sent."""
-        return self._bytes >= self._full or self._is_cut or not self._has_segments
+        is_full = self._bytes >= self._full or self._is_cut
+        return is_full or not self._has_segments or self.vain_rounds >= VAIN_ROUNDS
 
     @property
     def is_dense(self) -> bool:
@@ -402,6 +403,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load, generation: 
     added = load.finish() if load.was_known else (yield Compute(load.finish))
     if sent_to and added:
         yield from membership.add_count(sent_to, added)
+    load.vain_rounds = 0
 
 
 def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: LayerBits) -> Op[None]:
@@ -415,7 +417,6 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
         load.vain_rounds += 1
         load.go_back(None)
         return
-    load.vain_rounds = 0
     changed = False
     try:
         yield from _or_segments(stored, membership, layers.handle, load)
@@ -430,8 +431,10 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
         yield from membership.take_back(layers.layer, reserved - new)
         layers.room += reserved - new
     if changed:
+        load.vain_rounds += 1
         load.go_back(None)
     else:
+        load.vain_rounds = 0
         load.empty()
 
 
