@@ -9,7 +9,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from bloomredis.cli.lines import Keys
 
@@ -71,15 +71,19 @@ def _csv(field: int, delimiter: str) -> Keys:
     return lambda lines: map(column, lines)
 
 
+_NO_TEXT: Final = b"\xff"
+"""The first byte of items that are no strings or numbers; no text has it."""
+
+
 def _json(key: str) -> Keys:
-    """Return a reader of a JSON key: strings and numbers are items as in Python, other values their JSON."""
+    """Return a reader of a JSON key: the item is a string or number as text, and any other value as JSON."""
 
     def value(line: bytes) -> bytes | None:
         try:
-            found = json.loads(line)
-        except ValueError:
+            found = json.loads(line, parse_float=_Fraction)
+            return _item(found.get(key)) if isinstance(found, dict) else None
+        except (ValueError, RecursionError):
             return None
-        return _item(found.get(key)) if isinstance(found, dict) else None
 
     def values(lines: Iterable[bytes]) -> Iterable[bytes | None]:
         return map(value, lines)
@@ -87,9 +91,23 @@ def _json(key: str) -> Keys:
     return values
 
 
+class _Fraction(float):
+    """A number with its text, since two texts may be the same float."""
+
+    def __new__(cls, text: str) -> Self:
+        """Return the number of a text."""
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+
 def _item(value: Any) -> bytes | None:
     if value is None:
         return None
-    if isinstance(value, str):
-        return value.encode(errors="surrogatepass")
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    if isinstance(value, str | _Fraction):
+        text = value if isinstance(value, str) else value.text
+        return text.encode(errors="surrogatepass")
+    found = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return found if type(value) is int else _NO_TEXT + found

@@ -63,8 +63,9 @@ def import_(  # long: the signature declares every option
     if from_file and from_url is not None:
         raise ValueError("--from-url is for --from-set and --from-redisbloom")
     stop = Stop()
-    client = connect(url, cluster=cluster, retries=4)
-    source = client if from_url is None else connect(from_url, retries=4)
+    with stop.waiting():
+        client = connect(url, cluster=cluster, retries=4)
+        source = client if from_url is None else connect(from_url, retries=4)
     wanted = Wanted(kind=kind, capacity=capacity, error_rate=error_rate, layout=layout)
     if from_redisbloom:
         with stop.waiting():
@@ -78,7 +79,8 @@ def import_(  # long: the signature declares every option
             report({"read": read, "count": found.info().count}, as_json=as_json)
     else:
         paths = [STDIN if file == "-" else Path(file) for file in from_file or ()]
-        found = _filter(client, name, wanted, None)
+        with stop.waiting():
+            found = _filter(client, name, wanted, None)
         lines = _Lines(lines_of(paths, stop, quiet=False))
         read = found.load(lines)
         report({"read": read, "count": found.info().count}, as_json=as_json)

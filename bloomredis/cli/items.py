@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from bloomredis import BatchInterruptedError, BloomError
+from bloomredis import BatchInterruptedError, BloomError, OutcomeUnknownError
 from bloomredis.cli import filters
 from bloomredis.cli.inputs import STDIN, lines_of
 from bloomredis.cli.kinds import Kind
@@ -62,7 +62,7 @@ def remove(
     totals = {"read": 0, "removed": 0}
     for batch in _batches(items, stop):
         for item in batch:
-            totals["removed"] += found.remove(item)
+            totals["removed"] += _removed(found, item, totals["read"])
             totals["read"] += 1
     report(totals, as_json=as_json)
     if not totals["removed"]:
@@ -109,6 +109,16 @@ def _batches(items: list[str] | None, stop: Stop) -> Iterator[list[bytes]]:
         yield [item.encode(errors="surrogateescape") for item in items]
     else:
         yield from lines_of([STDIN], stop, quiet=True)
+
+
+def _removed(found: Any, item: bytes, before: int) -> bool:
+    try:
+        return bool(found.remove(item))
+    except BloomError as error:
+        doubt = ", which may have been removed" if isinstance(error, OutcomeUnknownError) else ""
+        text = f"{error}; the first {before:,} items are done; go on with the next{doubt}"
+        error.args = (text, *error.args[1:])
+        raise
 
 
 def _added(found: Any, batch: list[bytes], before: int) -> list[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from typing import Final
 
 import typer
@@ -95,8 +96,9 @@ def warn(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr."""
-    typer.echo(f"bloomredis: {text}", err=True)
+    """Print a line on stderr, if it can be written."""
+    with suppress(OSError, ValueError):
+        typer.echo(f"bloomredis: {text}", err=True)
 
 
 class Warnings(logging.Handler):

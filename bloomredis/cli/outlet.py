@@ -5,12 +5,14 @@ If the reader of a pipe goes away, its unread bytes stay in the pipe, and Linux 
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import stat
 import struct
 import sys
 import termios
+import time
 from collections.abc import Sequence
 from fcntl import ioctl
 from typing import Final
@@ -22,13 +24,15 @@ FEW: Final = 1000
 """Lines after which the reader is assumed to read everything."""
 
 _PAUSE: Final = 1  # ms between checks of a pipe that is not empty
+_SIGNALLED: Final = 0.5
+"""Seconds after a signal in which the reader may go away, too."""
 _LINGER: Final = 3  # ms in which a reader of few lines may go away
 
 
 class NotTakenError(Exception):
     """The last `count` lines were not written, or the reader of the pipe went away without reading them."""
 
-    def __init__(self, count: int, reason: OSError) -> None:
+    def __init__(self, count: int, reason: OSError | SystemExit) -> None:
         super().__init__(count, reason)
         self.count = count
         self.reason = reason
@@ -55,26 +59,40 @@ class Outlet:
         if not lines:
             return
         data = b"".join([line + b"\n" for line in lines])
+        error: OSError | SystemExit | None
         taken, error = write_unbuffered(data)
-        if error is None and self._is_pipe and (left := self._left_behind()) is not None:
-            taken, error = taken - left, BrokenPipeError()
+        if error is None and self._is_pipe:
+            left, error = self._left_behind()
+            taken -= left
         if error is not None:
             whole = data.count(b"\n", 0, max(0, taken))
             raise NotTakenError(len(lines) - whole, error)
         self.lines += len(lines)
 
-    def _left_behind(self) -> int | None:
-        """Wait until the pipe is empty and return None; if the reader has gone, return the unread bytes."""
-        with self._stop.waiting():
-            while True:
-                gone = bool(self._poll.poll(0))
-                unread = self._unread()
-                if gone:
-                    return unread
-                if not unread:
-                    break
-                self._poll.poll(_PAUSE)
-            return 0 if self.lines < FEW and self._poll.poll(_LINGER) else None
+    def _left_behind(self) -> tuple[int, OSError | SystemExit | None]:
+        """Wait until the pipe is empty; return the unread bytes of a reader that has gone, and the reason.
+
+        After a signal the wait is short: a terminal's signal ends the reader too, and a reader that stays
+        reads what is in the pipe.
+        """
+        try:
+            with self._stop.waiting():
+                left = self._unread_at_end(math.inf)
+        except SystemExit as ended:
+            return self._unread_at_end(time.monotonic() + _SIGNALLED) or 0, ended
+        return (0, None) if left is None else (left, BrokenPipeError())
+
+    def _unread_at_end(self, until: float) -> int | None:
+        """Wait until the pipe is empty, and return None; if the reader has gone, return the unread bytes."""
+        while True:
+            gone = bool(self._poll.poll(0))
+            unread = self._unread()
+            if gone:
+                return unread
+            if not unread or time.monotonic() > until:
+                break
+            self._poll.poll(_PAUSE)
+        return 0 if self.lines < FEW and self._poll.poll(_LINGER) else None
 
     def _unread(self) -> int:
         return int(struct.unpack("i", ioctl(self._descriptor, termios.FIONREAD, bytes(4)))[0])

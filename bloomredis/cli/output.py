@@ -29,8 +29,8 @@ def write(data: bytes) -> None:
         fail(error)
 
 
-def fail(error: OSError) -> None:
-    """Raise an error of a write; if the reader has gone, exit with the status of SIGPIPE, 141, instead."""
+def fail(error: OSError | SystemExit) -> None:
+    """Raise an error of a write, or the end by a signal; exit with 141, as by SIGPIPE, without a reader."""
     if isinstance(error, BrokenPipeError):
         raise SystemExit(128 + signal.SIGPIPE) from None
     raise error

@@ -14,6 +14,7 @@ from bloomredis.bits.encoding import Unknown
 from bloomredis.cli import filters, progress
 from bloomredis.cli.info import brief
 from bloomredis.cli.options import Name, OtherUrl
+from bloomredis.cli.output import fail
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
@@ -34,7 +35,10 @@ def save(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_json: 
     with Stop().waiting(), progress.shown("saving") as show:
         found = filters.opened(connect(url, cluster=cluster, retries=4), name)
         to_stdout = file == "-"
-        found.save(sys.stdout.buffer if to_stdout else file, progress=show)
+        try:
+            found.save(sys.stdout.buffer if to_stdout else file, progress=show)
+        except BrokenPipeError as error:
+            fail(error)
     if not to_stdout:
         size = Path(file).stat().st_size
         report({"name": name, "file": file, "size_bytes": size}, as_json=as_json)
@@ -105,8 +109,9 @@ class _Ahead(SavedFile):
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file)
         if file.seekable():
+            begin = file.tell()
             self._first, self.kind = b"", saved.class_of(file.read(saved.KIND_BYTES))
-            file.seek(0)
+            file.seek(begin)
         else:
             self._first = file.read(saved.KIND_BYTES)
             self.kind = saved.class_of(self._first)

@@ -59,7 +59,7 @@ class Portable(AsyncDriven, Generic[I]):
                 progress=progress,
             )
             await made._run(steps)
-        await made._run(own.reserve())
+        await made._run(transfer.opened(own))
         return made
 
     @observed
@@ -72,7 +72,7 @@ class Portable(AsyncDriven, Generic[I]):
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
         both: Any = [self._transport, made._transport]
         await drive(both, transfer.copy(stored, name, made._operations.servers, progress))
-        await made._run(made._operations.reserve())
+        await made._run(transfer.opened(made._operations))
         return made
 
     @observed
@@ -117,7 +117,7 @@ class Adopting(AsyncDriven, Generic[I]):
         """Turn a `BloomFilter` that is full or nearly full into a filter that grows; return it."""
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         await made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
-        await made._run(made._operations.reserve())
+        await made._run(transfer.opened(made._operations))
         return made
 
 

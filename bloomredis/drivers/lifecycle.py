@@ -81,7 +81,7 @@ class Portable(Driven, Generic[I]):
                 progress=progress,
             )
             made._run(steps)
-        made._run(own.reserve())
+        made._run(transfer.opened(own))
         return made
 
     @observed
@@ -100,7 +100,7 @@ class Portable(Driven, Generic[I]):
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
         both: Any = [self._transport, made._transport]
         drive(both, transfer.copy(stored, name, made._operations.servers, progress))
-        made._run(made._operations.reserve())
+        made._run(transfer.opened(made._operations))
         return made
 
     @observed
@@ -168,7 +168,7 @@ class Adopting(Driven, Generic[I]):
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
-        made._run(made._operations.reserve())
+        made._run(transfer.opened(made._operations))
         return made
 
 

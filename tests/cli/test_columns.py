@@ -43,6 +43,22 @@ def test_json_lines() -> None:
 
 
 @for_each(
+    ("one", "other"),
+    [
+        (b"1e400", b"1e500"),
+        (b"9007199254740993.0", b"9007199254740992.0"),
+        (b"true", b'"true"'),
+        (b'["a"]', b'"[\\"a\\"]"'),
+        (b"[" * 100_000, b"1"),
+    ],
+)
+def test_different_json_values_are_different(one: bytes, other: bytes) -> None:
+    """Though they are the same float, or one is the other's text; a value that is nested too deep passes."""
+    data = b'{"id":%b}\n{"id":%b}\n' % (one, other)
+    assert printed("dedupe", *URL, "--json-key", "id", data=data) == data
+
+
+@for_each(
     ("column", "options", "words"),
     [
         (None, {"delimiter": ","}, "--delimiter separates columns"),

@@ -6,6 +6,7 @@ import fcntl
 import json
 import logging
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -190,6 +191,17 @@ def test_members_that_nobody_reads_any_more(any_client: redis.Redis, monkeypatch
     del items
     assert not waited
     goes_on.set()
+
+
+@for_each("option", ["--from-file", "--from-set"])
+def test_a_signal_ends_the_wait_for_a_server(option: str) -> None:
+    """Also before the import begins."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        with started("import", "f", option, "/dev/null", "--url", url) as run:
+            silent.accept()
+            run.send_signal(signal.SIGTERM)
+            assert run.wait(60) == 128 + signal.SIGTERM
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -148,6 +149,20 @@ def test_a_filter_that_counts_gives_back(any_server: Server, log: Path) -> None:
     taken, said = piped(any_server, reader, "--kind", "counting", log=log)
     rest = printed("dedupe", "--url", any_server.url, "--name", "x", log)
     assert (sorted((taken + rest).splitlines()), said) == (log.read_bytes().splitlines(), b"")
+
+
+def test_a_signal_that_ends_the_reader_too(any_server: Server) -> None:
+    """As Ctrl-C in a terminal does: the lines that were not read are new to the next run."""
+    data = numbers(2000)
+    with started("dedupe", "--url", any_server.url, "--name", "x", "--kind", "counting") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(data)
+        assert select.select([process.stdout], [], [], 60)[0]
+        process.send_signal(signal.SIGINT)
+        process.stdout.close()
+        assert process.wait(60) == 128 + signal.SIGINT
+    assert printed("dedupe", "--url", any_server.url, "--name", "x", data=data) == data
 
 
 def test_a_slow_reader_gets_everything(any_server: Server, log: Path) -> None:

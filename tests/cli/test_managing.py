@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 import bloomredis
 from bloomredis.cli import reports
 from bloomredis.cli.kinds import CLASSES, Kind
-from tests.support.commands import printed, run_command
+from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command
+from tests.support.proxy import passed, proxied, refused
 from tests.support.servers import Server, binaries, running
 from tests.support.values import for_each
 
@@ -59,6 +61,10 @@ def rows(server: Server, *options: str) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in map(json.loads, lines)}
 
 
+TAGGED = ("{tag}:users:seen", "{scaling}:seen", "fixed::seen")
+"""Names that begin like the keys of a filter's parts."""
+
+
 def test_list(any_server: Server) -> None:
     """`list` prints filters of every kind, but neither their parts nor other keys."""
     for kind in CLASSES:
@@ -67,11 +73,12 @@ def test_list(any_server: Server) -> None:
     with any_server.client() as client:
         client.set("string", "x" * 100)
         client.sadd("set", "x")
-        bloomredis.BloomFilter(client, "{tag}:users:seen", capacity=10, error_rate=0.1).reserve()
+        for name in TAGGED:
+            bloomredis.BloomFilter(client, name, capacity=10, error_rate=0.1).reserve()
     found = rows(any_server)
     assert {name: row["kind"] for name, row in found.items()} == {
         **{kind.value: kind.value for kind in CLASSES},
-        "{tag}:users:seen": "fixed",
+        **dict.fromkeys(TAGGED, "fixed"),
     }
     assert found["fixed"]["count"] == found["counting"]["count"] == 2
     assert found["fixed"]["capacity"] == 1000
@@ -99,6 +106,27 @@ def test_remove(any_server: Server) -> None:
     create(any_server, "seen")
     refused = run_command("remove", "seen", "x", *url)
     assert (refused.returncode, b"--kind counting" in refused.stderr) == (2, True)
+
+
+def test_a_remove_that_is_interrupted_says_where(any_server: Server) -> None:
+    """So that no item is removed twice."""
+    create(any_server, "online", "--kind", "counting")
+    printed("add", "online", "ann", "bob", "carl", "--url", any_server.url)
+    run_command("remove", "online", "nobody", "--url", any_server.url)  # loads the script
+    with proxied(any_server.socket) as proxy:
+        proxy.plan("remove", passed, passed, refused("OOM command not allowed"))
+        done = run_command(
+            "remove", "online", "ann", "bob", "carl", "--url", f"redis://127.0.0.1:{proxy.port}"
+        )
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert b"the first 2 items are done" in done.stderr
+
+
+def test_a_message_that_cannot_be_written_changes_no_status() -> None:
+    """A script that asks `check` would else hear that the item is not there."""
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        command = [*COMMAND, "check", "seen", "x", "--url", "redis://127.0.0.1:1"]
+        assert subprocess.run(command, stderr=full, env=ENVIRONMENT, check=False).returncode == 3
 
 
 @for_each("kind", [kind for kind in CLASSES if kind is not Kind.ROTATING])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bloomredis
-from tests.support.commands import printed, run_command
+from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command
 from tests.support.saving import ABSENT, ITEMS, KINDS
 from tests.support.servers import Server, binaries, running
 
@@ -38,6 +40,19 @@ def test_a_filter_of_each_kind_is_saved_and_restored(any_server: Server, kind: s
         assert getattr(bloomredis, of).open(client, "piped").contains_many(ASKED) == wanted
         printed("copy", "seen", "moved", *url, "--to-url", other.url)
         assert getattr(bloomredis, of).open(away, "moved").contains_many(ASKED) == wanted
+
+
+def test_stdin_begins_where_it_is(any_server: Server, tmp_path: Path) -> None:
+    """A shell may have read a part of the file before."""
+    made = bloomredis.BloomFilter.from_url(any_server.url, "seen", capacity=100, error_rate=0.01)
+    made.add("x")
+    made.save(tmp_path / "saved")
+    (tmp_path / "after").write_bytes(b"0123456789" + (tmp_path / "saved").read_bytes())
+    with (tmp_path / "after").open("rb") as file:
+        os.lseek(file.fileno(), 10, os.SEEK_SET)
+        command = [*COMMAND, "restore", "again", "-", "--url", any_server.url]
+        subprocess.run(command, stdin=file, env=ENVIRONMENT, capture_output=True, check=True)
+    assert bloomredis.BloomFilter.from_url(any_server.url, "again").contains("x")
 
 
 def test_a_changed_file_is_refused(any_server: Server, tmp_path: Path) -> None:

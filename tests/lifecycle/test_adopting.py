@@ -20,8 +20,11 @@ from bloomredis import (
     ScalingBloomFilter,
 )
 from tests.support.losing import LosingClient
+from tests.support.proxy import dropped, once_executed, passed, proxied
 from tests.support.saving import Killed, Mortal
+from tests.support.servers import Server
 from tests.support.sizes import sized
+from tests.support.values import for_each
 
 OLD, NEW = range(2000), range(2000, 9000)
 LAYOUTS = pytest.mark.parametrize(
@@ -134,6 +137,32 @@ def test_what_cannot_be_adopted(any_client: redis.Redis) -> None:
     assert "x" in BloomFilter.open(any_client, "loose")
     with pytest.raises(ValueError, match="expansion"):
         ScalingBloomFilter.adopt(any_client, "loose", expansion=0)
+
+
+@for_each("verb", ["copy", "restore", "adopt"])
+def test_a_server_that_goes_after_the_work(any_server: Server, any_client: redis.Redis, verb: str) -> None:
+    """The call succeeds, since a repetition would find the name taken."""
+
+    def made(client: Any, name: str) -> Any:
+        one = BloomFilter(any_client, name, capacity=1000, error_rate=0.01)
+        one.add("x")
+        if verb == "copy":
+            return BloomFilter.open(client, name).copy(client, f"{name} again")
+        if verb == "adopt":
+            return ScalingBloomFilter.adopt(client, name)
+        file = io.BytesIO()
+        one.save(file)
+        file.seek(0)
+        return BloomFilter.restore(client, f"{name} again", file)
+
+    made(any_client, "loads the scripts")
+    with proxied(any_server.socket) as proxy:
+        goes = once_executed(lambda: setattr(proxy, "fate", dropped), passed)
+        proxy.plan("adopt" if verb == "adopt" else "rename_new", goes)
+        found = made(proxy.client(), "seen")
+        assert proxy.fate is dropped
+        proxy.calm()
+        assert found.contains("x")
 
 
 def test_a_lost_reply_does_not_adopt_twice(any_client: redis.Redis) -> None:

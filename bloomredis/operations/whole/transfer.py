@@ -12,6 +12,7 @@ from functools import partial
 from typing import BinaryIO, Protocol, TypeVar
 
 from bloomredis.errors import BloomError
+from bloomredis.operations.items.outcomes import TRANSIENT
 from bloomredis.operations.whole.files import Reader, Writer
 from bloomredis.protocol.gather import through
 from bloomredis.protocol.pieces import PIECE_BYTES
@@ -96,6 +97,13 @@ class FileTarget:
         yield from ()
 
 
+class Reserving(Protocol):
+    """The operations of a filter of any kind."""
+
+    def reserve(self) -> Op[None]:
+        """Create the filter, or open the stored one."""
+
+
 class Named(Protocol):
     """The operations of a filter, which may or may not have a `stored` state."""
 
@@ -111,6 +119,12 @@ def within(side: int | None, operation: Op[T]) -> Op[T]:
         return (yield step.to(side) if isinstance(step, Call | Many) else step)
 
     return (yield from through(operation, sent))
+
+
+def opened(operations: Reserving) -> Op[None]:
+    """Open a filter that has been stored; without an answer, its first call opens it."""
+    with suppress(*TRANSIENT):
+        yield from operations.reserve()
 
 
 def stored_of(operations: Named) -> Stored:
