@@ -133,6 +133,15 @@ def test_a_resumed_crawl_asks_for_what_met_the_error(
     assert len(alone.fetches) - len(counted) <= CONCURRENT + 1  # and the page that each run starts with
 
 
+def adapter_of(kind: Any, server: Server, url: str, folder: Path) -> Any:
+    """Return an adapter that does not wait for its server, with a JOBDIR; its engine only closes."""
+    more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(folder), "BLOOMREDIS_URL": url}
+    crawl = crawler(kind.__name__, server, **more)
+    crawl.spider = crawl._create_spider()
+    crawl.engine = SimpleNamespace(close_spider_async=closed)
+    return kind.from_crawler(crawl)
+
+
 async def closed(reason: str) -> None:
     """Close no spider, for the reason that the filter does not answer."""
     assert reason == "bloomredis_unavailable"
@@ -151,18 +160,11 @@ def test_a_request_that_a_lost_call_has_marked_is_made_by_the_resumed_crawl(
     kind: Any, later: int, any_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is stored with its token.  An hour later nobody knows the answer, and each request is made."""
-    more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(tmp_path)}
     urls = [f"https://example.org/{number}" for number in range(3)]
-
-    def made(url: str) -> Any:
-        crawl = crawler(kind.__name__, any_server, BLOOMREDIS_URL=url, **more)
-        crawl.spider = crawl._create_spider()
-        crawl.engine = SimpleNamespace(close_spider_async=closed)
-        return kind.from_crawler(crawl)
 
     async def run() -> list[str]:
         with proxied(any_server.socket) as proxy:
-            first = made(f"redis://127.0.0.1:{proxy.port}")
+            first = adapter_of(kind, any_server, f"redis://127.0.0.1:{proxy.port}", tmp_path)
             assert await let_through(first, [Request(urls[0])]) == urls[:1]
             proxy.always("add", lost)
             assert await let_through(first, [Request(url) for url in urls]) == []
@@ -171,7 +173,7 @@ def test_a_request_that_a_lost_call_has_marked_is_made_by_the_resumed_crawl(
                 client.delete(*client.keys("*receipt*"))
             clock = patched(monkeypatch)
             clock.advance(later)
-        second = made(any_server.url)
+        second = adapter_of(kind, any_server, any_server.url, tmp_path)
         found = await let_through(second, second._marks.aside.take())
         assert await let_through(second, [Request(url) for url in urls]) == []
         return found
@@ -188,13 +190,7 @@ def test_a_request_stored_for_the_resumed_crawl_stays_unmarked(
 
     async def run() -> list[str]:
         with proxied(any_server.socket) as proxy:
-            more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(tmp_path)}
-            crawl = crawler(
-                kind.__name__, any_server, BLOOMREDIS_URL=f"redis://127.0.0.1:{proxy.port}", **more
-            )
-            crawl.spider = crawl._create_spider()
-            crawl.engine = SimpleNamespace(close_spider_async=closed)
-            first = kind.from_crawler(crawl)
+            first = adapter_of(kind, any_server, f"redis://127.0.0.1:{proxy.port}", tmp_path)
             proxy.always("add", refused("OOM command not allowed when used memory > 'maxmemory'."))
             for _ in range(2):
                 assert await let_through(first, [Request(url), Request(url)]) == []
@@ -203,7 +199,7 @@ def test_a_request_stored_for_the_resumed_crawl_stays_unmarked(
                 first.close("bloomredis_unavailable")
             else:
                 await first._close()
-            second = kind.from_crawler(crawl)
+            second = adapter_of(kind, any_server, any_server.url, tmp_path)
             return await let_through(second, second._marks.aside.take())
 
     assert asyncio.run(run()) == [url]
@@ -280,20 +276,13 @@ def test_a_request_stored_with_a_token_is_made_once(kind: Any, any_server: Serve
 
     async def run() -> list[str]:
         with proxied(any_server.socket) as proxy:
-            more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(tmp_path)}
-            crawl = crawler(
-                kind.__name__, any_server, BLOOMREDIS_URL=f"redis://127.0.0.1:{proxy.port}", **more
-            )
-            crawl.spider = crawl._create_spider()
-            crawl.engine = SimpleNamespace(close_spider_async=closed)
-            first = kind.from_crawler(crawl)
+            first = adapter_of(kind, any_server, f"redis://127.0.0.1:{proxy.port}", tmp_path)
             assert await let_through(first, [Request(f"{url}loads-the-script")])
             proxy.always("add", lost)
             assert await let_through(first, [Request(url)]) == []
             proxy.calm()
             assert await let_through(first, [Request(url)]) == []
-        second = kind.from_crawler(crawl)
-        second.seen = kind.from_crawler(crawler(kind.__name__, any_server)).seen
+        second = adapter_of(kind, any_server, any_server.url, tmp_path)
         return await let_through(second, second._marks.aside.take())
 
     assert asyncio.run(run()) == [url]
