@@ -208,6 +208,15 @@ def children(process: int) -> list[int]:
         return []
 
 
+def kill_a_child(process: int, number: int) -> bool:
+    """Kill one of the child processes of a process, if there is any."""
+    found = children(process)
+    with suppress(ProcessLookupError, ZeroDivisionError):
+        os.kill(found[number % len(found)], signal.SIGKILL)
+        return True
+    return False
+
+
 def has_come_to(notes: Any, number: int) -> bool:
     """Return whether more than `number` orders are shipped."""
     return bool(notes.llen("shipped") > number)
@@ -229,9 +238,7 @@ def test_no_order_is_lost_with_processes_that_are_killed(
                 for number in range(20):
                     least = 9 * number
                     wait_until("it works", partial(has_come_to, notes, least))
-                    wait_until("a process is there", partial(children, process.pid))
-                    with suppress(ProcessLookupError):
-                        os.kill(children(process.pid)[number % 2], signal.SIGKILL)
+                    wait_until("a process is killed", partial(kill_a_child, process.pid, number))
                 wait_until("all are shipped", lambda: set(notes.lrange("shipped", 0, -1)) == set(orders))
     counted = Counter(notes.lrange("shipped", 0, -1))
     assert [times for times in counted.values() if times > 2] == []
