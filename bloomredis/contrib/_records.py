@@ -164,3 +164,13 @@ class Partitions:
         back = {place: offset for place, (offset, pause) in positions.items() if pause is not None}
         self._waiting |= {place: now + (positions[place][1] or 0.0) for place in back}
         self._behind |= back
+
+    def _catch_up(self, assigned: Iterable[PartitionId], seek: Callable[[PartitionId, int], object]) -> None:
+        """Go back in the assigned partitions; after an error, the next call goes on with the others.
+
+        A partition that another consumer has by now begins at its committed offset.
+        """
+        self._behind = {place: self._behind[place] for place in assigned}
+        for place, offset in [*self._behind.items()]:
+            seek(place, offset)
+            del self._behind[place]

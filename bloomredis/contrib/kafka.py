@@ -163,12 +163,9 @@ class Batches(Partitions):
             self._seek()
 
     def _seek(self) -> None:
-        """Go back where the consumer has yet to, unless another consumer has the partition by now."""
-        back = self._assigned(self._behind)
-        self._behind = {(each.topic, each.partition): each.offset for each in back}
-        for each in back:
-            self._consumer.seek(each)
-            del self._behind[each.topic, each.partition]
+        """Go back where the consumer has yet to."""
+        back = {(each.topic, each.partition): each for each in self._assigned(self._behind)}
+        self._catch_up(back, lambda place, _: self._consumer.seek(back[place]))
 
 
 class AsyncBatches(Partitions):
@@ -236,9 +233,6 @@ class AsyncBatches(Partitions):
         self._seek()
 
     def _seek(self) -> None:
-        """Go back where the consumer has yet to, unless another consumer has the partition by now."""
-        back = self._assigned(self._behind)
-        self._behind = {place: self._behind[place] for place in back.values()}
-        for each, place in back.items():
-            self._consumer.seek(each, self._behind[place])
-            del self._behind[place]
+        """Go back where the consumer has yet to."""
+        back = {place: each for each, place in self._assigned(self._behind).items()}
+        self._catch_up(back, lambda place, offset: self._consumer.seek(back[place], offset))

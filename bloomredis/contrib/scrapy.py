@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final, Self
 from weakref import WeakKeyDictionary
@@ -160,7 +161,7 @@ class BatchDedupe:
         _check_reactor(self)
         self._stats = crawler.stats
         self._marks = Marks(crawler, "BatchDedupe", _fingerprints(crawler))
-        self._untaken: list[list[Any]] = []  # requests that Scrapy has yet to take
+        self._untaken: list[deque[Any]] = []  # requests that Scrapy has yet to take
         self.seen = _filter(crawler, bloomredis.asyncio, "BLOOMREDIS_NAME", "%(spider)s:seen")
         crawler.signals.connect(self._close, signals.spider_closed)
 
@@ -171,10 +172,9 @@ class BatchDedupe:
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield the new start requests of a crawl, one by one."""
-        stored = self._marks.aside.take()
-        self._keep(stored)
+        stored = self._keep(self._marks.aside.take())
         while stored:
-            async for kept in self._asked(stored.pop(0)):
+            async for kept in self._asked(stored.popleft()):
                 yield kept
         async for each in start:
             async for kept in self._asked(each):
@@ -224,26 +224,27 @@ class BatchDedupe:
                     if (pause := batch.failed(error)) is None:
                         break
                     await asyncio.sleep(pause)
-            new = [request.replace(dont_filter=True) for request in batch.new()]
+            new = self._keep([request.replace(dont_filter=True) for request in batch.new()])
             self._stats.inc_value("dupefilter/filtered", len(requests) - len(new))
         except BaseException:
             batch.put_aside()
             raise
-        self._keep(new)
         try:
             while new:
-                yield new.pop(0)
+                yield new.popleft()
         finally:
             self._store(new)
 
-    def _keep(self, requests: list[Any]) -> None:
-        """Remember a list of requests that Scrapy has yet to take, from which each is removed first."""
-        self._untaken = [*filter(None, self._untaken), requests]
+    def _keep(self, requests: list[Any]) -> deque[Any]:
+        """Return a queue of requests; what Scrapy does not take of it is stored when the spider is closed."""
+        queue = deque(requests)
+        self._untaken = [*filter(None, self._untaken), queue]
+        return queue
 
-    def _store(self, requests: list[Any]) -> None:
-        """Store requests for the resumed crawl, and empty the list."""
+    def _store(self, requests: deque[Any]) -> None:
+        """Store requests for the resumed crawl, and empty the queue."""
         while requests:
-            self._marks.aside.put(requests.pop(0), None)
+            self._marks.aside.put(requests.popleft(), None)
 
     async def _close(self) -> None:
         for requests in self._untaken:

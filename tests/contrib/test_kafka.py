@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -78,16 +78,23 @@ def is_older(busy: bloomredis.Claim) -> bool:
     return busy.remaining < 3
 
 
-@pytest.fixture
-def reader() -> Iterator[tuple[Brokers, Any]]:
+@contextmanager
+def reading(kind: Callable[[dict[str, Any]], Any], **more: Any) -> Iterator[tuple[Brokers, Any]]:
     """Brokers with 20 records in one partition, and a consumer of them."""
     brokers = Brokers()
     brokers.send("orders", [b"%d" % number for number in range(20)], partitions=1)
     options = {"group.id": "one", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    made = Consumer({"bootstrap.servers": brokers.addresses} | options)
+    made = kind({"bootstrap.servers": brokers.addresses} | options | more)
     made.subscribe(["orders"])
     yield brokers, made
     made.close()
+
+
+@pytest.fixture
+def reader() -> Iterator[tuple[Brokers, Any]]:
+    """A consumer of confluent-kafka."""
+    with reading(Consumer) as both:
+        yield both
 
 
 def filled(batches: Batches, worked: list[bytes], until: int) -> int:
@@ -150,16 +157,10 @@ def test_a_record_that_raised_is_not_finished_by_another_loop(
 
 def test_the_end_of_a_partition_is_no_error(any_client: redis.Redis) -> None:
     """With `enable.partition.eof` the client reports it among the records."""
-    brokers = Brokers()
-    brokers.send("orders", [b"%d" % number for number in range(20)], partitions=1)
-    options = {"group.id": "one", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    made = Consumer({"bootstrap.servers": brokers.addresses, "enable.partition.eof": True} | options)
-    made.subscribe(["orders"])
+    seen = bloomredis.BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-9)
     worked: list[bytes] = []
-    filled(
-        Batches(made, bloomredis.BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-9)), worked, 20
-    )
-    made.close()
+    with reading(Consumer, **{"enable.partition.eof": True}) as (_, made):
+        filled(Batches(made, seen), worked, 20)
     assert len(worked) == 20
 
 
@@ -247,14 +248,9 @@ class Rebalanced(Consumer):
 
 @pytest.fixture
 def rebalanced() -> Iterator[tuple[Brokers, Rebalanced]]:
-    """Brokers with 20 records in one partition, and a consumer that meets a rebalance."""
-    brokers = Brokers()
-    brokers.send("orders", [b"%d" % number for number in range(20)], partitions=1)
-    options = {"group.id": "one", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    made = Rebalanced({"bootstrap.servers": brokers.addresses} | options)
-    made.subscribe(["orders"])
-    yield brokers, made
-    made.close()
+    """A consumer that meets a rebalance."""
+    with reading(Rebalanced) as both:
+        yield both
 
 
 def test_offsets_that_were_not_committed_are_with_the_next_batch(

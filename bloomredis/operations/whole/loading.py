@@ -210,15 +210,19 @@ class Load:
         return sum(map(len, self._candidates))
 
     @property
+    def _uses_segments(self) -> bool:
+        """True if the filter takes segments, and its layers change seldom enough."""
+        return self._has_segments and self.vain_rounds < VAIN_ROUNDS
+
+    @property
     def is_full(self) -> bool:
         """True if the batch must be sent."""
-        is_full = self._bytes >= self._full or self._is_cut
-        return is_full or not self._has_segments or self.vain_rounds >= VAIN_ROUNDS
+        return self._bytes >= self._full or self._is_cut or not self._uses_segments
 
     @property
     def is_dense(self) -> bool:
         """True if segments are cheaper for the items than single probes."""
-        if self.layout is None or not self._has_segments or self.vain_rounds >= VAIN_ROUNDS:
+        if self.layout is None or not self._uses_segments:
             return False
         return self.items * self.layout.num_hashes >= self._dense or self.goes_again
 
