@@ -37,8 +37,8 @@ class SeenFilter(BaseFilter):
     :param job: a name for all tasks of this run of the pipeline.  A task that is run again needs the same
         name.  Another job over the same filter needs another name, or it keeps what the first job kept.
     :param key: returns the str or bytes by which documents are compared; it must not depend on the task.
-    :param lease: if a task dies before it has marked a document, another task may take the document after so
-        many seconds.
+    :param lease: if a task dies before it has committed a document, another task may take the document after
+        so many seconds.  If the task is run again later than that, both may keep it.
     :param exclusion_writer: writes the documents that are dropped.
     :param batch_size: the number of documents that are sent together.
     """
