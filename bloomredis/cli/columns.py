@@ -9,7 +9,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from bloomredis.cli.lines import Keys
 
@@ -80,7 +80,7 @@ def _json(key: str) -> Keys:
 
     def value(line: bytes) -> bytes | None:
         try:
-            found = json.loads(line, parse_float=_Fraction)
+            found = json.loads(line, parse_float=_Number, parse_int=_Number)
             return _item(found.get(key)) if isinstance(found, dict) else None
         except (ValueError, RecursionError):
             return None
@@ -91,23 +91,26 @@ def _json(key: str) -> Keys:
     return values
 
 
-class _Fraction(float):
-    """A number with its text, since two texts may be the same float."""
+class _Number(str):
+    """The text of a number, since two texts may be the same float."""
 
-    def __new__(cls, text: str) -> Self:
-        """Return the number of a text."""
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
-
-    text: str
+    __slots__ = ()
 
 
 def _item(value: Any) -> bytes | None:
     if value is None:
         return None
-    if isinstance(value, str | _Fraction):
-        text = value if isinstance(value, str) else value.text
-        return text.encode(errors="surrogatepass")
-    found = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    return found if type(value) is int else _NO_TEXT + found
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass")
+    return _NO_TEXT + _text(value).encode()
+
+
+def _text(value: Any) -> str:
+    """Return the JSON of a value, with its numbers as they were written."""
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_text(key)}:{_text(each)}' for key, each in sorted(value.items()))}}}"
+    return json.dumps(value)

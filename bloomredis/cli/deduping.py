@@ -83,7 +83,8 @@ class Deduping:
             except NotTakenError as left:
                 if self._shared:
                     self._not_taken(list(compress(keys, passed))[-left.count :] if left.count else [])
-                fail(left.reason)
+                if error is None:
+                    fail(left.reason)
         if error is not None:
             raise error
         return sum(passed)

@@ -64,6 +64,8 @@ class Outlet:
         if error is None and self._is_pipe:
             left, error = self._left_behind()
             taken -= left
+        elif self._is_pipe and isinstance(error, BrokenPipeError):
+            taken -= self._unread()
         if error is not None:
             whole = data.count(b"\n", 0, max(0, taken))
             raise NotTakenError(len(lines) - whole, error)

@@ -306,10 +306,12 @@ class Batch:
     def put_aside(self) -> None:
         """Store the requests that are to be made, or have no answer, since the crawl ends."""
         answers = dict(enumerate(self._answers))
-        for at, request in enumerate(self._requests):
-            if self._items[at] in self._marks.passed:
+        done = {*self._marks.passed, *self.made}  # made before, or stored
+        for at, (request, item) in enumerate(zip(self._requests, self._items, strict=True)):
+            if item in done or answers.get(at) is False:
                 continue
+            done.add(item)
             if answers.get(at, self.is_in_doubt and self._tokens[at] is None):
                 self._marks.aside.put(request.replace(dont_filter=True), None)
-            elif at not in answers:
+            else:
                 self._marks.aside.put(request, self._tokens[at])

@@ -137,8 +137,8 @@ class _Gate:
         try:
             response = await view()
             await ending.settle(done=succeeded(response.status_code))
-        except BaseException as error:
-            await ending.fail(error)
+        except BaseException:
+            await ending.give_back()
             raise
         return response
 

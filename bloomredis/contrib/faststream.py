@@ -86,10 +86,12 @@ class _Once(BaseMiddleware):
         """Call the handler if the item is new."""
         if msg.source_type is not SourceType.CONSUME:
             return await call_next(msg)
-        claim = await self._claim(msg)
-        if not claim:
-            raise AckMessage
-        self._held = await claim.__aenter__()
+        if self._held is None:  # else another middleware calls the handler again
+            claim = await self._claim(msg)
+            if not claim:
+                raise AckMessage
+            self._held = await claim.__aenter__()
+        self._error = None
         try:
             return await call_next(msg)
         except BaseException as error:

@@ -99,17 +99,19 @@ class Ending:
         return self._task is not None and not self._task.done()
 
     async def settle(self, *, done: bool) -> None:
-        """Commit or release the claim, unless it has ended."""
-        if self._claim and not self._is_running:
+        """Commit or release the claim, unless it has ended; after a failed commit, give the item back."""
+        if self._task is not None and not done:
+            await self.give_back()
+        elif self._claim and not self._is_running:
             self._task = asyncio.ensure_future(self._claim.commit() if done else self._claim.release())
             _endings.add(self._task)
             self._task.add_done_callback(_endings.discard)
             await asyncio.shield(self._task)
 
-    async def fail(self, error: BaseException) -> None:
-        """Give the item back after an error."""
+    async def give_back(self) -> None:
+        """Give the item back after an error, unless its claim is ending; raise no other error."""
         if not self._is_running:
-            await self._claim.__aexit__(type(error), error, None)
+            await self._claim.__aexit__(BloomError, None, None)
 
 
 _endings: Final[set[asyncio.Task[None]]] = set()
@@ -199,8 +201,8 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
 
         try:
             await self._app(scope, receive, settled)
-        except BaseException as error:
-            await ending.fail(error)
+        except BaseException:
+            await ending.give_back()
             raise
         await ending.settle(done=False)  # if there was no response
         return None

@@ -151,6 +151,15 @@ def test_a_filter_that_counts_gives_back(any_server: Server, log: Path) -> None:
     assert (sorted((taken + rest).splitlines()), said) == (log.read_bytes().splitlines(), b"")
 
 
+def test_a_reader_that_goes_in_a_large_write(any_server: Server, tmp_path: Path) -> None:
+    """The lines that are still in the pipe were not read either."""
+    (tmp_path / "log").write_bytes(numbers(20_000))
+    reader = "dd bs=61 count=3000 iflag=fullblock 2>/dev/null"
+    taken, _ = piped(any_server, reader, "--kind", "counting", log=tmp_path / "log")
+    rest = printed("dedupe", "--url", any_server.url, "--name", "x", tmp_path / "log")
+    assert sorted((taken + rest).splitlines()) == numbers(20_000).splitlines()
+
+
 def test_a_signal_that_ends_the_reader_too(any_server: Server) -> None:
     """As Ctrl-C in a terminal does: the lines that were not read are new to the next run."""
     data = numbers(2000)

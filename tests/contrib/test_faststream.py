@@ -181,6 +181,34 @@ def test_an_error_that_another_middleware_handles_gives_the_item_back(any_server
     assert got == ["a", "a"]
 
 
+def test_another_middleware_may_call_the_handler_again(any_server: Server) -> None:
+    """The claim is that of the message, and the last call decides."""
+    got: list[str] = []
+
+    class Retry(BaseMiddleware):
+        async def consume_scope(self, call_next: Any, msg: Any) -> Any:
+            with suppress(ZeroDivisionError):
+                return await call_next(msg)
+            return await call_next(msg)
+
+    async def run() -> None:
+        once = Once(filter_on(any_server), key=body, lease=0.5)
+        broker = KafkaBroker(middlewares=[Retry, once])
+
+        @broker.subscriber("orders", group_id="shop", ack_policy=AckPolicy.NACK_ON_ERROR)
+        async def handle(item: str) -> None:
+            got.append(item)
+            if len(got) == 1:
+                raise ZeroDivisionError
+
+        async with TestKafkaBroker(broker) as test:
+            for _ in range(2):
+                await test.publish("a", "orders")
+
+    asyncio.run(run())
+    assert got == ["a", "a"]
+
+
 def test_a_busy_message_waits_for_a_consumer_that_died(any_server: Server) -> None:
     """After the dead consumer's lease, the message is handled."""
 

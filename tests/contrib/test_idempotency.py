@@ -16,11 +16,11 @@ import pytest
 import redis
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, ClaimLostError
+from bloomredis import BloomFilter, ClaimLostError, ServerRefusedError
 from bloomredis.contrib.idempotency import ASGIMiddleware, WSGIMiddleware, skipped
 from tests.contrib import pages
 from tests.contrib.violence import KEPT
-from tests.support.proxy import Held, proxied
+from tests.support.proxy import Held, proxied, refused
 from tests.support.servers import Server, running
 from tests.support.waiting import PATIENCE
 
@@ -434,6 +434,35 @@ def test_an_answer_in_place_of_one_that_was_not_committed_gives_the_key_back(
         return sent
 
     assert asyncio.run(run()) == [500, 201]
+
+
+def test_an_error_answer_is_sent_though_the_server_is_away(any_server: Server) -> None:
+    """The release that fails with it is logged, and the lease ends by itself."""
+
+    async def run() -> list[Any]:
+        sent: list[Any] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            proxy.always("commit", refused("NOPERM no rights"))
+            proxy.always("release", refused("NOPERM no rights"))
+            try:
+                await send({"type": "http.response.start", "status": 201, "headers": []})
+            except ServerRefusedError:
+                await send({"type": "http.response.start", "status": 500, "headers": []})
+
+        async def send(message: Any) -> None:
+            sent.append(message["status"])
+
+        with proxied(any_server.socket) as proxy:
+            seen: Any = bloomredis.asyncio.BloomFilter.from_url(
+                f"redis://127.0.0.1:{proxy.port}", "keys", **SIZE
+            )
+            headers = [(b"idempotency-key", b"k1")]
+            scope = {"type": "http", "method": "POST", "path": "/pay", "headers": headers}
+            await ASGIMiddleware(app, seen)(scope, None, send)
+        return sent
+
+    assert asyncio.run(run()) == [500]
 
 
 @pytest.mark.parametrize("swallows", [False, True])

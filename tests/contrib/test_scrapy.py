@@ -288,6 +288,23 @@ def test_a_request_stored_with_a_token_is_made_once(kind: Any, any_server: Serve
     assert asyncio.run(run()) == [url]
 
 
+def test_a_batch_whose_crawl_ends_stores_each_request_once(any_server: Server, tmp_path: Path) -> None:
+    """And none that was made before: unmarked, and marked by a batch beside it."""
+    crawl = crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path))
+    crawl.spider = crawl._create_spider()
+
+    async def run() -> list[str]:
+        marks = BatchDedupe.from_crawler(crawl)._marks
+        urls = ["https://example.org/", "https://example.org/made"]
+        batch = Batch(marks, [Request(url) for url in urls * 2])
+        batch.is_in_doubt = True
+        marks.marked([marks.item(Request(urls[1]))])
+        batch.put_aside()
+        return [request.url for request in marks.aside.take()]
+
+    assert asyncio.run(run()) == ["https://example.org/"]
+
+
 def test_a_damaged_file_of_stored_requests(
     any_server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
