@@ -19,7 +19,6 @@ _MODULES: Final = {
     "info": "info",
     **dict.fromkeys(["clear", "reserve", "expire", "delete"], "manage"),
     **dict.fromkeys(["save", "restore", "copy", "merge"], "portable"),
-    "rebuild": "rebuild",
     "plan": "plan",
     "doctor": "doctor.command",
     "watch": "watch",
