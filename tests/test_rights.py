@@ -91,7 +91,6 @@ def whole_api(client: Any) -> set[str]:
     assert f.approximate_count() == 6
     assert f.load(LOADED) == len(LOADED)
     assert all(f.snapshot().contains_many(LOADED))
-    rebuild(f)
     moved(f, used, client)
     f.clear()
     assert f.delete()
@@ -110,20 +109,6 @@ def whole_api(client: Any) -> set[str]:
     assert counting.remove("a")
     assert counting.delete()
     return used
-
-
-async def rebuild_asyncio(f: Any) -> None:
-    """Rebuild a filter, and use it during the rebuild."""
-    async with f.rebuild(capacity=2000) as new:
-        assert await new.load(LOADED) == len(LOADED)
-        assert await f.add("h")
-
-
-def rebuild(f: Any) -> None:
-    """Rebuild a filter, and use it during the rebuild."""
-    with f.rebuild(capacity=2000) as new:
-        assert new.load(LOADED) == len(LOADED)
-        assert f.add("h")
 
 
 def whole_claims(f: Any, claim: Any) -> None:
@@ -191,7 +176,6 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert await f.approximate_count() == 6
     assert await f.load(LOADED) == len(LOADED)
     assert all((await f.snapshot()).contains_many(LOADED))
-    await rebuild_asyncio(f)
     await moved_asyncio(f, used, client)
     await f.clear()
     assert await f.delete()

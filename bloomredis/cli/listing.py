@@ -24,10 +24,10 @@ _KINDS: Final = [next(kind for kind in CLASSES if CLASSES[kind] == name) for nam
 _SCANNED: Final = 1000
 """Keys that one SCAN visits, which takes the server less than a millisecond."""
 _PART: Final = re.compile(
-    r"(?:\{(?P<owner>.*)\}:|(?P<tagged>.*)::)(?:layer:\d+|successor|written:\S+)|\{(?P<sharded>.*):\d+:\d+\}",
+    r"(?:\{(?P<owner>.*)\}:|(?P<tagged>.*)::)(?:layer:\d+|written:\S+)|\{(?P<sharded>.*):\d+:\d+\}",
     re.DOTALL,
 )
-"""An auxiliary key of a filter (a layer, a successor, a shard), with the filter's name as a group."""
+"""An auxiliary key of a filter (a layer, a shard), with the filter's name as a group."""
 _LAYER: Final = re.compile(r".*\}:{1,2}layer:\d+", re.DOTALL)
 
 

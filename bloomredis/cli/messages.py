@@ -29,8 +29,8 @@ _PHRASES: Final = {
         "`bloomredis reserve` continues with what is stored now, `bloomredis clear` starts empty"
     ),
     r"Call clear\(\) to start empty": "`bloomredis clear` starts empty",
-    r"rebuild\(\) makes it larger; or use ScalingBloomFilter": (
-        "bloomredis rebuild makes it larger; or create one with --kind scaling"
+    r"make the programs ScalingBloomFilter, then call ScalingBloomFilter\.adopt\(\)": (
+        "run `bloomredis adopt`, and use --kind scaling"
     ),
     r"layout must be None, (.*), or for BloomFilter ('.*') or a layout of bloomredis\.compat, not": (
         r"layout must be \1 or \2, not"

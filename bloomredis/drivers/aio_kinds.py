@@ -20,7 +20,6 @@ from bloomredis.drivers.constructors import (
 )
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import AsyncQueueing
-from bloomredis.drivers.rebuilding import AsyncRebuildable
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.partitioned import PartitionedOperations
@@ -42,7 +41,7 @@ from bloomredis.stored.module.filter import other_layout
 
 
 @documented_as(kinds.BloomFilter)
-class BloomFilter(PlainConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
+class BloomFilter(PlainConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter in one key of a Redis or Valkey server."""
 
     _operations: PlainOperations | PartitionedOperations

@@ -19,7 +19,6 @@ from bloomredis.drivers.filters import Filter
 from bloomredis.drivers.lifecycle import Adopting, Expiring
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import Queueing
-from bloomredis.drivers.rebuilding import Rebuildable
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.partitioned import PartitionedOperations
@@ -42,7 +41,7 @@ from bloomredis.stored.module.filter import other_layout
 
 
 @documented(Options)
-class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Rebuildable, Expiring):
+class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
     """A Bloom filter in one key of a Redis or Valkey server.
 
     Of any number of concurrent `add(x)`, in any number of threads, processes and machines, exactly one gets

@@ -19,7 +19,6 @@ from bloomredis import errors
 from bloomredis.arguments import shown
 from bloomredis.operations.events import CallEvent, CallOutcome, Hook, Report, check_hook
 from bloomredis.protocol.metering import Meter
-from bloomredis.protocol.steps import Op
 
 F = TypeVar("F", bound=Callable[..., object])
 Asked = tuple[Any, tuple[object, ...], dict[str, object]]
@@ -140,24 +139,6 @@ def _as_coroutine_function(function: F) -> F:
         return mark(function)
     function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
     return function
-
-
-@contextmanager
-def observed_block(seen: Any, name: str) -> Iterator[Callable[[Op[Any]], Any]]:
-    """Report a block when it ends; yield the function that runs the operations at its beginning and end."""
-    if (hook := seen._observe) is None and (hook := process.hook) is None:
-        yield seen._run
-        return
-    verb = _Verb(name)
-    asked: Asked = seen, (), {}
-    with _entered(hook, verb.names(*asked)) as report:
-        meter = Meter()
-        try:
-            yield functools.partial(meter.count_task if seen._is_asyncio else meter.count_thread, seen._run)
-        except BaseException as error:
-            verb.report(report, asked, meter, error)
-            raise
-        verb.report(report, asked, meter, None)
 
 
 @functools.lru_cache

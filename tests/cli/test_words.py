@@ -151,7 +151,7 @@ def test_a_warning_of_the_library(any_server: Server) -> None:
     run_command("create", "seen", *url, "--capacity", 10, "--error-rate", 0.1)
     done = run_command("add", "seen", *url, data=b"".join(b"%d\n" % i for i in range(100)))
     assert done.stderr.startswith(b"bloomredis: warning: 'seen' has ")
-    assert b"bloomredis rebuild makes it larger; or create one with --kind scaling" in done.stderr
+    assert b"To let it grow, run `bloomredis adopt`, and use --kind scaling" in done.stderr
 
 
 CAUSES = {

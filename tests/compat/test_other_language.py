@@ -68,16 +68,6 @@ def test_plain_filters(server: Server, layout: str) -> None:
         compare(f, [server])
 
 
-def test_a_filter_that_is_being_rebuilt(server: Server) -> None:
-    """During a rebuild the program reads the filter's own string alone."""
-    with server.client() as client:
-        f = BloomFilter(client, "seen", capacity=6_000, error_rate=0.01)
-        f.add_many(ITEMS[::2])
-        with f.rebuild(capacity=12_000):
-            assert client.getrange("seen", 12, 12) == b"\1"
-            compare(f, [server])
-
-
 @for_each("layout", LAYOUTS)
 def test_sharded_filters(server: Server, layout: str) -> None:
     """The program finds the shards; a shard that is only a header has no item."""

@@ -89,14 +89,6 @@ def test_spans_of_the_client_are_children(
     assert {each.parent and each.parent.span_id for each in commands} == {call.context.span_id}
 
 
-def test_a_rebuild_is_a_span_around_its_block(seen: BloomFilter, spans: Any) -> None:
-    """The spans of calls in the block are its children."""
-    with seen.rebuild() as new:
-        new.load(["a"])
-    load, rebuild = spans.get_finished_spans()
-    assert load.parent.span_id == rebuild.context.span_id
-
-
 def test_an_error_is_the_status_of_its_span(seen: BloomFilter, any_client: Any, spans: Any) -> None:
     """The span has the outcome as its error type."""
     claim = seen.claim("a")

@@ -199,7 +199,6 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "merge": lambda f, _: f.merge(f),
     "snapshot": lambda f, _: f.snapshot(),
     "adopt": lambda f, client: f.adopt(client, name="seen"),
-    "rebuild": lambda f, _: f.rebuild(),
     "queue_add": lambda f, client: f.queue_add(client.pipeline(), "a"),
     "queue_contains": lambda f, client: f.queue_contains(client.pipeline(), "a"),
 }
@@ -279,23 +278,6 @@ def test_no_public_class_is_left_out(module: Any) -> None:
         "Claim",
     }
     assert others <= {"CallEvent", "FilterInfo", "FilterPlan", "LocalFilter", "Skipped"}
-
-
-def test_a_rebuild_is_one_call(bloom: Any, any_client: redis.Redis) -> None:
-    """A rebuild's event comes when its block ends, with the block's error; calls inside have their own."""
-    events: list[CallEvent] = []
-    f = bloom(any_client, "seen", observe=events.append, **SIZE)
-    for number in range(3):
-        with f.rebuild(capacity=2000) as new:
-            for _ in range(10 * (number == 2)):
-                new.add_many(["a", "b"])
-    with pytest.raises(KeyError), f.rebuild():
-        raise KeyError
-    rebuilds = [each for each in events if each.verb != "add_many"]
-    assert [(each.verb, each.outcome) for each in rebuilds] == [("rebuild", "ok")] * 3 + [
-        ("rebuild", "error")
-    ]
-    assert rebuilds[2].round_trips == rebuilds[1].round_trips > 1
 
 
 def test_a_call_inside_another_has_its_own_round_trips(any_client: redis.Redis) -> None:

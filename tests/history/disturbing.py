@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import compress
 from typing import Any, Final
 
 import redis
@@ -20,7 +19,7 @@ from bloomredis.stored.shards import record as shard_record
 from tests.history.crashing import Crash, Work
 from tests.history.faults import Faults
 from tests.history.losses import Loss
-from tests.history.plans import REMEMBERED, SHARDS, SIZE, SLICES, Plan
+from tests.history.plans import REMEMBERED, SHARDS, SLICES, Plan
 from tests.history.watching import REPLACED, Watch, watched
 from tests.support.background import started
 from tests.support.servers import Server
@@ -31,15 +30,8 @@ PACES: Final = (0.25, 0.25, 0.8)
 STALLS: Final = (0.0, 0.01, 0.05, 0.2)
 """Seconds for which a process pauses half-way."""
 
-ABANDONED: Final = 0.2
-"""Share of the rebuilds that end with an exception."""
-
 AHEAD: Final = 0.02
 """Seconds that a process is ahead of others."""
-
-
-class _Abandoned(Exception):  # noqa: N818 - not an error of the library
-    """Raised in the block of a rebuild to abandon it."""
 
 
 Crashes = Callable[[Crash], Sequence[tuple[float, float]]]
@@ -153,17 +145,6 @@ class Disturber:
         else:
             self._at_once("delete")
 
-    def rebuild(self) -> None:
-        """Rebuild the filter from its items for another capacity; sometimes abandon it."""
-        f, stall = self._filter(), self._dice.choice(STALLS)
-        capacity = self._dice.choice((None, SIZE["capacity"] // 3, SIZE["capacity"] * 2))
-        with suppress(FilterLostError, _Abandoned), f.rebuild(capacity=capacity) as new:
-            items = self._what.asked_so_far()
-            new.load(list(compress(items, f.contains_many(items))))
-            time.sleep(stall)
-            if self._dice.random() < ABANDONED:
-                raise _Abandoned
-
     def _at_once(self, verb: str) -> None:
         for each in [started(lambda: self._emptied(verb)) for _ in range(2)]:
             each.result(20)
@@ -233,7 +214,6 @@ DISTURBANCES: Final[dict[str, Callable[[Disturber], object]]] = {
     "clear": Disturber.clear,
     "two_clears": Disturber.two_clears,
     "delete": Disturber.delete,
-    "rebuild": Disturber.rebuild,
     "crash_clear": Disturber.crash_clear,
     "crash_growth": Disturber.crash_growth,
     "idle": Disturber.idle,

@@ -39,9 +39,7 @@ class Made(NamedTuple):
     seconds: float = 1.0
 
 
-HARMLESS: Final = ("rebuild",)
-"""Disturbances that lose nothing."""
-_OF_A_KEY: Final = ("flush_all", "evict_record", "clear", "rebuild", "rebuild")
+_OF_A_KEY: Final = ("flush_all", "evict_record", "clear")
 _WHOLE: Final = ("flush_all", "evict_record", "clear", "two_clears", "delete", "crash_clear", "crash_growth")
 
 MADE: Final[dict[Kind, Made]] = {
@@ -165,9 +163,7 @@ def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: 
         port=ports[0],
         start=start,
         end=start + seconds * MADE[kind].seconds,
-        disturbances=[
-            each for each in MADE[kind].faults if (losses or each in HARMLESS) and each not in without
-        ],
+        disturbances=[each for each in MADE[kind].faults if losses and each not in without],
         on_lost=dice.choice(allowed),
         others=ports[1:] if kind == "sharded" and dice.random() < 0.5 else (),
         claims=kind == "claims" or (kind in ("module", "scaling", "sharded") and dice.random() < 0.25),

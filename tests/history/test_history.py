@@ -52,20 +52,6 @@ def test_answers_keep_the_rules(
 
 
 @pytest.mark.faults
-def test_rebuilds_under_load(server: Server, seed: int) -> None:
-    """During rebuilds eight processes add, test and claim: no error, second winner or missing item."""
-    others = set(DISTURBANCES) - {"rebuild"}
-    replay = f"python -m tests.history --seed {seed} --server {server.name} --kind items,claims"
-    with crew(processes=8) as many:
-        many.ready()
-        found = Rounds(server, many, seed, kinds=("items", "claims"), without=others).check(20_000)
-    print(f"{replay}: {found}")  # noqa: T201 - shown if the test fails, and with -s
-    assert not found.wrong, "\n".join([replay, str(found), *found.wrong])
-    assert found.disturbances["rebuild"] > 10
-    assert found.calls["lost"] == 0
-
-
-@pytest.mark.faults
 def test_filters_of_the_module_keep_the_rules(server: Server, workers: Crew, seed: int) -> None:
     """The same rules hold for the server's module, when its key is flushed, evicted, cleared and deleted."""
     with server.client() as client:

@@ -1,1 +1,1 @@
-"""Rebuilding filters while they are in use."""
+"""Whole filters: saved, restored, copied, merged, adopted."""

@@ -10,7 +10,6 @@ from tests.simulation.entries import in_local_cache
 from tests.simulation.history import Request
 from tests.simulation.kinds import NAMES
 from tests.simulation.processes import Call, Owner
-from tests.simulation.rebuilding import rebuild, rebuild_in_task
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -141,8 +140,6 @@ def _start(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
 
 def _operation(world: World, call: Call, verb: str, items: Sequence[int]) -> Any:
     operations, request = call.owner.filter, call.requests[0]
-    if verb == "rebuild":
-        return rebuild(world, operations, call.ref)
     if verb in OF_CLAIMS:
         return _of_many(operations, verb, [each.held for each in call.requests])
     return _VERBS[verb](operations, request, [NAMES[item] for item in items])
@@ -162,8 +159,6 @@ def _start_task(world: World, call: Call, verb: str, items: Sequence[int]) -> No
     async def run() -> Any:
         if verb in OF_CLAIMS:
             return await _of_many(call.owner.filter, verb, [each.held for each in call.requests])
-        if verb == "rebuild":
-            return await rebuild_in_task(world, call.owner.filter, call.ref)
         assert made is not None
         return await made(call.owner.filter, call.requests[0], [NAMES[item] for item in items])
 

@@ -68,13 +68,11 @@ def _check_count(world: World) -> None:
     """Check the count in the header; the module counts its items itself.
 
     A load counts the items that it added by a separate call, whose count of new items is not kept anywhere.
-    If a rebuild that got no answer began meanwhile, the load leaves the count unchanged.
     """
     value = world.server.data.find(KEY.encode())
     counted = sum(world.history.stored.entry.counts)
     loads = [each for requests in world.history.requests for each in requests if each.is_load]
-    begun = loads and any(each.verb == "rebuild" for each in world.history.left)
-    is_unsure = begun or any(each.state != "answered" or each.is_repeated for each in loads)
+    is_unsure = any(each.state != "answered" or each.is_repeated for each in loads)
     is_unsure = is_unsure or any(MOST_COUNTED in entry.counts for entry in world.history.log)
     if is_unsure or (loads and world.history.rolled_back >= 0) or not isinstance(value, bytes):
         return

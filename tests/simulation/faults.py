@@ -14,7 +14,6 @@ import redis
 from tests.simulation.actions import Action
 from tests.simulation.database import what_is
 from tests.simulation.forking import Forked, inherit
-from tests.simulation.kinds import LATER_VERSION, SUCCESSOR, VERSION_AT
 from tests.simulation.network import Exchange, error_of
 from tests.simulation.outcomes import REFUSES, SoftTimeLimit
 from tests.simulation.processes import Owner, Process
@@ -94,13 +93,6 @@ def evict(world: World, what: str, place: int) -> None:
         key = keys[place % len(keys)]
         world.server.data.remove(key)
         world.history.evicted[key] = world.history.step
-
-
-def garble(world: World) -> None:
-    """Write a later format version into the filter's successor."""
-    value = world.server.data.find(SUCCESSOR)
-    if value is not None:
-        world.server.data.values[SUCCESSOR] = value[:VERSION_AT] + LATER_VERSION + value[VERSION_AT + 1 :]
 
 
 def rollback(world: World, writes: int) -> None:
@@ -296,7 +288,6 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "evict_filter": (0.3, _of("evict", ("filter",), range(1))),
     "evict_receipt": (0.3, _of("evict", ("receipt",), range(8))),
     "evict_claim": (0.2, _of("evict", ("claim",), range(8))),
-    "garble": (0.3, _of("garble")),
     "rollback": (0.3, _of("rollback", range(1, 8))),
     "jump": (0.1, _of("jump", (3.0, 130.0, 4 * 3600.0))),
     "slow": (0.6, _of("wait", (0.6, 1.5, 5.0, 15.0, 45.0, 130.0, 700.0))),
@@ -322,7 +313,6 @@ ACTIONS.update(
                 flush_scripts,
                 flush_all,
                 evict,
-                garble,
                 rollback,
                 jump,
                 deny,

@@ -159,13 +159,12 @@ class History:
     :ivar rolled_back: the last step at which the server went back to an older state.
     :ivar jumped: the last step at which the server's clock was advanced.
     :ivar evicted: the last step at which a key was evicted.
-    :ivar unreadable: the last step at which the filter's successor could not be read.
     """
 
     def __init__(self, items: int, clocks: Callable[[], tuple[float, int]]) -> None:
         self._clocks = clocks
         self.step = 0
-        self.rolled_back = self.jumped = self.unreadable = -1
+        self.rolled_back = self.jumped = -1
         self.evicted: dict[bytes, int] = {}
         now, _ = clocks()
         self.stored = Stored(Entry(now, None, (0,) * items), {})
@@ -271,10 +270,6 @@ class History:
             or (has_waited and self.jumped >= request.started)
             or any(self.evicted.get(key, -1) >= request.started for key in request.keys)
         )
-
-    def was_unreadable(self, request: Request) -> bool:
-        """Return whether a call may report the stored data as unreadable."""
-        return self.unreadable >= request.started
 
     def is_excused(self, request: Request) -> bool:
         """Return whether a retry may get another answer than its first attempt."""

@@ -22,7 +22,6 @@ OF_MANY: Final[dict[str, tuple[str, set[str]]]] = {
 KIND_OF: Final = {
     "module-never-grows": "module",
     "shards-without-time": "ShardedBloomFilter",
-    "unreadable-is-missing": "BloomFilter",
     **{hole: kind for hole, (kind, _) in OF_MANY.items()},
 }
 """The kind with a hole, if not all kinds in one key have it."""
@@ -59,7 +58,6 @@ WITH: Final = {
     "forks-unseen": {"fork"},
     "module-never-grows": set(),
     "shards-without-time": {"evict_shard"},
-    "unreadable-is-missing": {"garble"},
     "refusal-proves": {"lost_reply", "refusal"},
     "cache-learns-for-newest": {"slow"},
     "cache-answers-for-any": {"slow"},
@@ -76,8 +74,6 @@ WITH: Final = {
     "names-not-own": {"clone"},
     "final-forgotten": {"slow", "lost_reply"},
     "looks-not-compared": {"slow"},
-    "successor-left-out": {"slow"},
-    "follower-creates": {"flush_all", "evict_filter"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
 """The faults for each hole; all calls are made."""

@@ -35,12 +35,6 @@ Observed = tuple[bytes | None, tuple[int, ...]]
 _NOTHING: Final[Observed] = (None, (0,) * ITEMS)
 
 
-SUCCESSOR: Final = b"{%s}:successor" % KEY.encode()
-"""The key of a rebuild's successor, and the place of its version byte."""
-
-VERSION_AT: Final = 6
-LATER_VERSION: Final = b"\x63"
-
 SECRET: Final = bloomredis.keyed("a secret of the simulation")
 
 
@@ -168,7 +162,7 @@ CLAIMING: Final = {
     "extend_many": 0.2,
     "hand_over": 0.5,
 }
-REPLACING: Final = ("reserve", "clear", "delete", "rebuild")
+REPLACING: Final = ("reserve", "clear", "delete")
 _VARIANTS: Final = {
     "on_lost": ("raise", "raise", "recreate"),
     "min_replicas": (0, 0, 0, 0, 1, 2),
@@ -184,7 +178,7 @@ KINDS: Final = {
             operations=PlainOperations,
             asynchronous=bloomredis.asyncio.BloomFilter,
             observer=PlainObserver,
-            calls=ADDING | CLAIMING | {"rebuild": 0.8},
+            calls=ADDING | CLAIMING,
             options={"capacity": 100, "error_rate": 1e-9},
             shared=_SHARED | {"layout": ("blocked", "classic"), "capacity": (100, 100, 4)},
             variants=_VARIANTS | {"local_cache": (False, False, True), "on_full": ("warn", "warn", "raise")},

@@ -13,8 +13,6 @@ from bloomredis.errors import (
     ClaimLostError,
     FilterFullError,
     FilterLostError,
-    FilterMismatchError,
-    FilterNotFoundError,
     OutcomeUnknownError,
     ServerRefusedError,
 )
@@ -83,13 +81,7 @@ def _answered(world: World, request: Request, answer: Any) -> None:
 
 def _failed(world: World, request: Request, error: BaseException) -> None:
     try:
-        if request.verb == "rebuild" and isinstance(
-            error, FilterLostError | FilterMismatchError | FilterNotFoundError
-        ):
-            pass  # another call rebuilds it, or its successor was lost
-        elif isinstance(error, FilterMismatchError) and world.history.was_unreadable(request):
-            pass
-        elif isinstance(error, FilterFullError) and request.owner.options.get("on_full") == "raise":
+        if isinstance(error, FilterFullError) and request.owner.options.get("on_full") == "raise":
             world.rules.full(request)
         elif isinstance(error, FilterLostError):
             world.rules.lost(request)

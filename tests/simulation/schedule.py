@@ -33,8 +33,6 @@ def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
     calls = frozenset(
         name for name in chosen.calls if name in names and (name == "add" or rng.random() >= left_out)
     )
-    if "rollback" in some:
-        calls -= {"rebuild"}  # a rollback's loss from a successor shows only after the swap
     options = tuple((name, rng.choice(values)) for name, values in chosen.shared.items())
     processes = tuple(_setup(rng, chosen, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
     return Scenario(kind, options, processes, some, calls, is_warm=rng.random() < 0.6)

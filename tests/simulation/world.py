@@ -17,10 +17,7 @@ from tests.simulation.kinds import (
     ITEMS,
     KEY,
     KINDS,
-    LATER_VERSION,
     NAMES,
-    SUCCESSOR,
-    VERSION_AT,
     Kind,
     claim_key,
 )
@@ -63,9 +60,6 @@ class World(Stage):
 
     def notice(self, why: str) -> None:
         self.history.observe(self.environment.now, *self.observe(self.server.data), "", ())
-        successor = self.server.data.find(SUCCESSOR)
-        if successor is not None and successor[VERSION_AT : VERSION_AT + 1] == LATER_VERSION:
-            self.history.unreadable = self.history.step
 
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
         given = self.kind.options | dict(self.scenario.options) | options

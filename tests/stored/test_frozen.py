@@ -71,16 +71,6 @@ def test_frozen_files(any_client: redis.Redis, tmp_path: Path, name: str) -> Non
     assert all(LocalFilter.open(tmp_path / "file", **options(name)).contains_many(case["items"]))
 
 
-def test_what_a_rebuild_has_left_undone(any_client: redis.Redis) -> None:
-    """Items added to the filter are added to its frozen successor."""
-    placed([any_client], FROZEN["being rebuilt"])
-    before: Any = any_client.get(f"{{{NAME}}}:successor")
-    assert bloomredis.BloomFilter.open(any_client, NAME).add("new")
-    after: Any = any_client.get(f"{{{NAME}}}:successor")
-    assert before[:56] == after[:56]
-    assert before[64:] != after[64:]
-
-
 def test_a_frozen_claim(any_client: redis.Redis) -> None:
     """Its item is busy for everybody but its holder."""
     placed([any_client], FROZEN["claimed"])

@@ -21,7 +21,6 @@ FROZEN: Final = {
     name: case for name, case in frozen().items() if len(case["keys"]) == 1 and name != "encoded"
 }
 FILES: Final = {name: case for name, case in FROZEN.items() if case["file"]}
-SUCCESSOR: Final = f"{{{NAME}}}:successor"
 SAYS: Final = "version 2( of the format)?; this release reads version 1"
 
 
@@ -92,13 +91,6 @@ def test_a_new_filter_in_its_place(client: redis.Redis) -> None:
     put(client, "classic")
     client.setrange(NAME, 6, b"\2")
     refused(client, lambda: BloomFilter(client, NAME, capacity=100, error_rate=0.01).add("new"))
-
-
-def test_a_successor(client: redis.Redis) -> None:
-    """If a later version rebuilds the filter, no item is added that its successor would lack."""
-    put(client, "being rebuilt")
-    client.setrange(SUCCESSOR, 6, b"\2")
-    refused(client, lambda: BloomFilter.open(client, NAME).add("new"))
 
 
 def test_a_copy_of_the_shard_record(any_client: redis.Redis) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any
 
 import fakeredis
@@ -116,8 +115,6 @@ class _Waited:
             return found
         if name == "at":
             return lambda *args, **kwargs: _Waited(self._loop, found(*args, **kwargs))
-        if name == "rebuild":
-            return lambda **options: self._entered(found(**options))
         if name == "dedupe":
             return lambda items, **options: self._drain(found(items, **options))
 
@@ -128,16 +125,6 @@ class _Waited:
 
     def __contains__(self, item: Any) -> bool:
         return bool(self.contains(item))
-
-    @contextmanager
-    def _entered(self, block: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
-        new = _Waited(self._loop, self._loop.run_until_complete(block.__aenter__()))
-        try:
-            yield new
-        except BaseException as error:
-            self._loop.run_until_complete(block.__aexit__(type(error), error, error.__traceback__))
-            raise
-        self._loop.run_until_complete(block.__aexit__(None, None, None))
 
     def _drain(self, items: AsyncIterator[Any]) -> Iterator[Any]:
         while True:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,9 +39,6 @@ _SHARDED: Final[dict[str, Any]] = {**_SIZE, "shards": 5}
 _CENTURY: Final = 100 * 366 * 86_400
 """Seconds of a window whose items have not expired when this is read."""
 
-_UNENDED: Final[list[Any]] = []
-"""Unfinished rebuilds: without a reference they would be abandoned."""
-
 Make = Callable[[Any], Any]
 
 
@@ -66,28 +63,6 @@ def _new(of: type[Any], items: Sequence[str] = ITEMS, **options: Any) -> Make:
         return f
 
     return make
-
-
-def _being_rebuilt(client: Any) -> Any:
-    f = _new(BloomFilter, ITEMS[:10], **_SIZE)(client)
-    _UNENDED.append(f.rebuild(capacity=200, timeout=1e6))
-    _UNENDED[-1].__enter__()
-    f.add_many(ITEMS)
-    return f
-
-
-def _rebuilt(client: Any) -> Any:
-    f = _new(BloomFilter, **_SIZE)(client)
-    with f.rebuild(capacity=200) as new:
-        new.load(ITEMS)
-    return f
-
-
-def _abandoned(client: Any) -> Any:
-    f = _new(BloomFilter, **_SIZE)(client)
-    with suppress(Killed), f.rebuild(capacity=200):
-        raise Killed
-    return f
 
 
 def _adopted(client: Any) -> Any:
@@ -136,9 +111,6 @@ CASES: Final = {
     "blocks of 128 bits": Case(BloomFilter, _new(BloomFilter, **_SIZE)),
     "encoded": Case(BloomFilter, _new(BloomFilter, encode=keyed(SECRET), **_SIZE)),
     "claimed": Case(BloomFilter, _claimed),
-    "being rebuilt": Case(BloomFilter, _being_rebuilt),
-    "rebuilt": Case(BloomFilter, _rebuilt),
-    "abandoned": Case(BloomFilter, _abandoned),
     "counting": Case(CountingBloomFilter, _new(CountingBloomFilter, **_SIZE)),
     "scaling": Case(ScalingBloomFilter, _new(ScalingBloomFilter, capacity=8, error_rate=0.01)),
     "adopted": Case(ScalingBloomFilter, _adopted),

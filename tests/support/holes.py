@@ -21,7 +21,6 @@ from bloomredis.protocol.receipts import Pending, Session, Sessions
 from bloomredis.protocol.replies import Refusal
 from bloomredis.stored.state.versioned import Versioned
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
-from tests.support.holes_of_rebuilding import HOLES_OF_REBUILDING
 
 _RECALL: Final = "local function recall(receipt, number)\n"
 
@@ -267,7 +266,6 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "final-forgotten": _what_cannot_be_known_is_forgotten,
     "looks-not-compared": _looks_are_not_compared,
     **HOLES_OF_MANY,
-    **HOLES_OF_REBUILDING,
 }
 
 

@@ -70,9 +70,19 @@ def fullness(facts: Facts) -> Findings:
             Severity.CRITICAL if found.rate >= MUCH_WORSE * found.error_rate else Severity.WARNING,
             f"{facts.name!r} was made for {found.room:,} items and holds {found.count:,}",
             f"{found.rate:.2g} of new items are reported as present, not {found.error_rate:.2g}",
-            f"bloomredis rebuild makes it larger; or create another one, for {2 * found.count:,} items "
-            "or more, or one that grows (--kind scaling)",
+            _way_out(found, facts.name or "NAME"),
         )
+
+
+def _way_out(found: State, name: str) -> str:
+    """Return what to do about a filter that holds too many items."""
+    create = f"create another one, for {2 * found.count:,} items or more, or one that grows (--kind scaling)"
+    if found.kind is not Kind.FIXED:
+        return create
+    return (
+        f"make the programs ScalingBloomFilter, then run bloomredis adopt {name}, which loses no item; or "
+        f"{create}"
+    )
 
 
 def ttl_seconds(facts: Facts) -> Findings:

@@ -20,7 +20,7 @@ ONLY_FOR: Final = {
     "bitop": "load()",
     "wait": "calls with min_replicas",
     "bitfield": "filters that count",
-    "rename": "rebuild(), layout='module' and filters restored from other systems",
+    "rename": "layout='module' and filters restored from other systems",
 }
 """Commands that only some features need, with these features."""
 

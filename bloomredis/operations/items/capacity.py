@@ -100,8 +100,8 @@ class Fullness:
         head, left = self._stored.head, self._stored.capacity_left
         capacity, rate = (head.capacity, head.error_rate) if head else (0, 0.0)
         then = (
-            f"with more it errs more often than error_rate {rate}. rebuild() makes it larger; or use "
-            "ScalingBloomFilter"
+            f"with more it errs more often than error_rate {rate}. To let it grow, make the programs "
+            "ScalingBloomFilter, then call ScalingBloomFilter.adopt()"
             if self._stored.is_one_bitmap
             else "with more the server's module makes it larger; leave on_full out to let it"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Protocol, Unpack, runtime_checkable
+from typing import Any, Protocol, Unpack, runtime_checkable
 
 from bloomredis import arguments
 from bloomredis.operations.codec import Codec
@@ -73,10 +73,6 @@ class PartitionedOperations(RoutedOperations):
         if ttl is not None:
             parameters |= {"ttl": ttl, "refresh_ttl": True}
         return PartitionedOperations(name, self.layout, parameters)
-
-    def rebuild(self, **_: object) -> NoReturn:
-        """Raise `TypeError`: bitmaps without a header cannot be rebuilt."""
-        raise TypeError(f"{self.name!r} has no header, so its clients could not follow a rebuild")
 
     def snapshot(self) -> Op[LocalFilter[object]]:
         """Raise `TypeError`: several bitmaps cannot be copied."""

@@ -17,7 +17,6 @@ from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import Common, Options, Seconds, lifetime
-from bloomredis.operations.whole.rebuilding import Rebuilding
 from bloomredis.operations.whole.snapshot import LocalFilter, snapshot
 from bloomredis.protocol import clock
 from bloomredis.protocol.calls import Wait
@@ -33,7 +32,6 @@ from bloomredis.stored.foreign.bitmap import (
 )
 from bloomredis.stored.foreign.chain import ChainLayout, LinkedLayout, StoredChain, StoredLinks
 from bloomredis.stored.module.filter import StoredModule
-from bloomredis.stored.one_key.rebuilding import StoredRebuildable
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.state.base import Stored
 
@@ -72,11 +70,7 @@ class PlainOperations(Queueing, FilterOperations):
             _check_foreign(name, foreign, options, local_cache=local_cache)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
-        self._watch(_fullness(stored, on_full))
-
-    def _watch(self, fullness: Fullness | None) -> None:
-        self.fullness = fullness
-        self.membership.fullness = fullness
+        self.fullness = self.membership.fullness = _fullness(stored, on_full)
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
@@ -100,24 +94,6 @@ class PlainOperations(Queueing, FilterOperations):
         other = PlainOperations.__new__(PlainOperations)
         stored = self.stored.at(arguments.name(name), lifetime(ttl))
         super(PlainOperations, other).__init__(stored, self.options, foreign=self.layout)
-        return other
-
-    def rebuild(
-        self, *, capacity: int | None, error_rate: float | None, timeout: Seconds, take_over: bool
-    ) -> Rebuilding[PlainOperations]:
-        """Return a rebuild of the filter that has not begun yet."""
-        if not isinstance(self.stored, StoredRebuildable):
-            raise TypeError(f"{self.name!r} has no header, so its clients could not follow a rebuild")
-        return Rebuilding(
-            self.stored, self._over,
-            capacity=capacity, error_rate=error_rate, timeout=timeout, take_over=take_over,
-        )  # fmt: skip
-
-    def _over(self, stored: StoredFilter) -> PlainOperations:
-        """Return the operations of another filter with the same options."""
-        other = PlainOperations.__new__(PlainOperations)
-        super(PlainOperations, other).__init__(stored, self.options)
-        other._watch(Fullness(stored, "warn"))  # noqa: SLF001 - its own class
         return other
 
     def snapshot(self) -> Op[LocalFilter[object]]:
@@ -150,7 +126,7 @@ def _native(
 ) -> StoredFilter:
     new = planning.template(capacity, error_rate, layout)
     storage = options.storage(ttl, can_create=new is not None)
-    return StoredRebuildable(name, new=new, layout=layout, **storage)
+    return StoredFilter(name, new=new, layout=layout, **storage)
 
 
 def _module(

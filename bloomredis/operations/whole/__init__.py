@@ -1,1 +1,1 @@
-"""Operations on a whole filter: load, save, copy, merge, rebuild, describe."""
+"""Operations on a whole filter: load, save, copy, merge, describe."""

@@ -58,21 +58,6 @@ def test_every_call(cluster_client: Any, bloom: Any, name: str, options: dict[st
 
 
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_rebuild(cluster_client: Any, bloom: Any, name: str, options: dict[str, Any]) -> None:
-    """The successor and all its keys lie in the slot of the filter."""
-    f, other = (bloom(cluster_client, name, **SMALL, **options) for _ in range(2))
-    other.add_many(["old", "kept"])
-    with f.rebuild(capacity=5000) as new:
-        assert new.load(["kept", "source"]) == 2
-        assert other.add_many(["kept", "meanwhile"]) == [False, True]
-        assert other.contains("old")
-    assert other.contains_many(["old", "kept", "source", "meanwhile"]) == [False, True, True, True]
-    assert other.info().capacity == 5000
-    assert other.delete()
-
-
-@pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
 def test_claims(cluster_client: Any, bloom: Any, options: dict[str, Any]) -> None:
     """A claim's key lies in the filter's slot."""
     ours, theirs = (bloom(cluster_client, "tag{ged}", **SMALL, **options) for _ in range(2))
