@@ -105,12 +105,6 @@ def record(reply: Reply) -> tuple[bytes, int]:
     return hexadecimal(stored), integer(number)
 
 
-def both_headers(reply: Reply) -> tuple[bytes, bytes]:
-    """Return the headers of a filter that is being rebuilt and of its successor."""
-    one, successor = entries(reply)
-    return hexadecimal(one), hexadecimal(successor)
-
-
 ModuleReply = tuple[bytes, int, list[Reply], Text, Text]
 """The generation of a new filter, PTTL, `BF.INFO`, `BF.SCANDUMP`, and answers that tell the generation."""
 

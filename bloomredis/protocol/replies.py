@@ -41,7 +41,6 @@ LANE: Final = "BLOOMLANE"
 FULL: Final = "BLOOMFULL"
 ENDED: Final = "BLOOMENDED"
 MODULE: Final = "BLOOMMODULE"
-REBUILDING: Final = "BLOOMREBUILDING"
 WRONG_TYPE: Final = "WRONGTYPE"
 DENIED: Final = "NOPERM"
 
@@ -116,7 +115,7 @@ _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
     "|".join(
         [
-            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, MODULE, REBUILDING),
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, MODULE),
             WRONG_TYPE,
             *(rf"\b{word}\b" for word in _ADVICE),
         ]

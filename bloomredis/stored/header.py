@@ -46,22 +46,17 @@ ADOPTED: Final = 2
 """The rules of a growing filter whose first layer was adopted; the header has that layer's own size."""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
-_FORMAT: Final = struct.Struct(">6sBBBBBBB3sIIQd8sQQ")
+_FORMAT: Final = struct.Struct(">6sBBBBBBB3xIIQd8sQQ")
 
-BEING_REBUILT: Final = 1
-"""Bit of `flags`: the filter is being rebuilt, and its successor gets all items too."""
-REBUILT: Final = 2
-"""Bit of `flags`: the filter is the successor of another filter."""
 DEFERRED: Final = 4
 """Bit of `flags`: the first write creates the bits; until then the string may be the header alone."""
 BEING_MADE: Final = 8
 """Bit of `flags`: a part of a sharded filter that still has a time to live of its own, a minute."""
 _FLAGS: Final = {
-    KINDS.index("BloomFilter"): BEING_REBUILT | REBUILT | DEFERRED | BEING_MADE,
+    KINDS.index("BloomFilter"): DEFERRED | BEING_MADE,
     KINDS.index("ShardedBloomFilter"): BEING_MADE,
 }
 """The flags that each kind can have."""
-TAG_BYTES: Final = 3
 _LATEST: Final = 253_402_300_799_999_999
 """The latest `created_at`: the end of the year 9999, as in a datetime."""
 
@@ -76,7 +71,6 @@ class Header:
     :ivar num_bits: the number of bits; the number of counters in a counting filter.
     :ivar rules: the version of the rules that size the layers; 0 for a filter without layers.
     :ivar flags: the bits above.
-    :ivar tag: random after a rebuild was completed or abandoned, else zeros.
     :ivar encoding: the number of the encoding that items pass before they are hashed
         (`bits.encoding.number_of`).
     """
@@ -94,7 +88,6 @@ class Header:
     kind: int = FILTER
     rules: int = 0
     flags: int = 0
-    tag: bytes = bytes(TAG_BYTES)
     encoding: int = 0
 
     def pack(self) -> bytes:
@@ -108,7 +101,6 @@ class Header:
             self.kind,
             self.rules,
             self.flags,
-            self.tag,
             self.encoding,
             self.num_bits,
             self.capacity,
@@ -136,21 +128,11 @@ class Header:
     @property
     def parameters(self) -> Header:
         """The header without the fields that differ between two filters with the same parameters."""
-        return replace(self, generation=bytes(8), created_at=0, count=0, flags=0, tag=bytes(TAG_BYTES))
-
-    @property
-    def is_being_rebuilt(self) -> bool:
-        """True if the filter has a successor."""
-        return bool(self.flags & BEING_REBUILT)
+        return replace(self, generation=bytes(8), created_at=0, count=0, flags=0)
 
     def as_new(self, generation: bytes, created_at: int) -> Header:
-        """Return the header of another filter with the same bits, without traces of a rebuild."""
-        own = replace(self, flags=0, tag=bytes(TAG_BYTES))
-        return replace(own, generation=generation, created_at=created_at)
-
-    def emptied(self, generation: bytes) -> Header:
-        """Return the header of the same filter after it is cleared."""
-        return replace(self, generation=generation, flags=self.flags & ~BEING_REBUILT)
+        """Return the header of another filter with the same bits, all of which are written."""
+        return replace(self, flags=0, generation=generation, created_at=created_at)
 
     @property
     def is_possible(self) -> bool:
@@ -207,15 +189,13 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
     """Return a header of this kind; raise `ValueError`, which names the fault, for other bytes."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
-    magic, version, code, hashes, blocks, found, rules, flags, tag, *numbers = _FORMAT.unpack(data)
+    magic, version, code, hashes, blocks, found, rules, flags, *numbers = _FORMAT.unpack(data)
     if magic != _MAGIC:
         raise ValueError(f"it begins with {magic!r}, not {_MAGIC!r}")
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
     known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
-    is_known = (
-        rules <= known_rules and not flags & ~_FLAGS.get(found, 0) and (found == FILTER or not any(tag))
-    )
+    is_known = rules <= known_rules and not flags & ~_FLAGS.get(found, 0) and not any(data[13:16])
     if code not in _LAYOUTS or found >= len(KINDS) or not is_known:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"
@@ -226,8 +206,7 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
     fields = dict(zip(names, numbers, strict=True))
     layout, block_bits = _LAYOUTS[code]
     parameters = {"num_hashes": hashes, "blocks_per_item": blocks, "block_bits": block_bits}
-    options = {"rules": rules, "flags": flags, "tag": tag}
-    head = Header(layout=layout, kind=kind, **options, **parameters, **fields)
+    head = Header(layout=layout, kind=kind, rules=rules, flags=flags, **parameters, **fields)
     if not head.is_possible:
         raise ValueError(
             f"its parameters make no filter: num_hashes {hashes}, num_bits {head.num_bits}, "

@@ -3,7 +3,7 @@
 -- include: layer_record
 -- include: chain
 
--- All keys of the filter that the caller knows, without its successor's key; or nil and an error reply.
+-- All keys of the filter that the caller knows; or nil and an error reply.
 local function keys_of(keys, identity)
   local cursor = known_cursor(identity)
   local refusal
@@ -12,13 +12,13 @@ local function keys_of(keys, identity)
   elseif has_record(identity) then
     refusal = select(2, check_record(keys, identity))
   else
-    refusal = select(2, open_filter(keys[1], own_identity(identity)))
+    refusal = select(2, open_filter(keys[1], identity))
   end
   if refusal then
     return nil, refusal
   end
   local all = { keys[1] }
-  for i = #keys - (has_successor(identity) and 0 or extra_keys(identity)) + 1, #keys do
+  for i = #keys - extra_keys(identity) + 1, #keys do
     all[#all + 1] = keys[i]
   end
   if cursor then

@@ -2,7 +2,6 @@
 -- include: numbers
 -- include: header
 -- include: clock
--- include: own_identity
 
 local LAYERS_BYTES = 16      -- the part of the identity before the layer record or the descriptions of bitmaps
 local PARAMETERS_BYTES = 48  -- the part of a layer's header that does not depend on the time at which it began
@@ -13,11 +12,6 @@ local MAX_RECORD_BYTES = RECORD_BYTES + 8 * (MAX_LAYERS + 1)
 
 local function is_layered(identity)
   return identity and #identity > LAYERS_BYTES and identity:sub(1, 6) == 'layers'
-end
-
--- Whether the filter is being rebuilt: its successor's identity follows its own.
-local function has_successor(identity)
-  return identity and own_identity(identity) ~= identity
 end
 
 local function has_record(identity)
@@ -31,14 +25,11 @@ local function known_cursor(identity)
 end
 
 -- The number of keys after the keys that a script documents: the layer record, or the cursor and the bitmap to begin
--- next; and the other layers; or the successor.
+-- next; and the other layers.
 local function extra_keys(identity)
   local cursor = known_cursor(identity)
   if cursor then
     return cursor + 2
-  end
-  if has_successor(identity) then
-    return 1
   end
   return is_layered(identity) and identity:byte(8) + (has_record(identity) and 1 or 0) or 0
 end

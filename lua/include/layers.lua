@@ -91,47 +91,14 @@ local function open_recorded(keys, identity, reads)
   return newest
 end
 
--- `open_filter` for a filter that is being rebuilt, whose `successor` is the second layer.
-local function open_both(keys, identity)
-  local filter, refusal = open_filter(keys[1], own_identity(identity))
-  if not filter then
-    return nil, refusal
-  end
-  local successor = open_filter(keys[#keys], identity:sub(IDENTITY_BYTES + 1))
-  if not successor then
-    return nil, redis.error_reply('BLOOMCHANGED ' .. hex(filter.header))
-  end
-  successor.added = 0
-  filter.layers, filter.successor = { filter, successor }, successor
-  return filter
-end
-
 -- `open_filter` for a filter of one or more layers; see `check_record` for `reads`.
 local function open_layers(keys, identity, reads)
-  if has_successor(identity) then
-    return open_both(keys, identity)
-  elseif not is_layered(identity) then
+  if not is_layered(identity) then
     return open_filter(keys[1], identity)
   elseif has_record(identity) then
     return open_recorded(keys, identity, reads)
   end
   return open_bitmaps(keys, identity)
-end
-
--- `read_items` for a filter and its successor, given the items of each.  Only the filter answers.  Each item is added
--- to both, and to the successor even if the filter contains it.
-local function read_both(successor, count, old, new)
-  local function set(item, before)
-    local function begin_both()
-      redis.call('SETRANGE', successor.key, 0, '')  -- refused before the receipt, as in `begin`
-      before()
-    end
-    if new.set(item, begin_both) then
-      successor.added = successor.added + 1
-    end
-    return old.set(item, begin_both)
-  end
-  return { count = count, set = set, test = old.test }
 end
 
 -- `read_items` for all layers; `set` returns nil if the newest layer has no room for a new item.
@@ -156,9 +123,6 @@ local function read_layers(filter, packed)
   local count = #packed / (stride > 0 and stride or packed_bytes(filter))
   if count < 1 or count % 1 ~= 0 then
     return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the items of a filter')
-  end
-  if filter.successor then
-    return read_both(filter.successor, count, read[1], read[2])
   end
 
   local function test(item)
@@ -195,8 +159,5 @@ local function note_written(filter, added)
     note_put(filter)
   else
     note_added(filter, added)
-    if filter.successor then
-      note_added(filter.successor, filter.successor.added)
-    end
   end
 end

@@ -9,11 +9,10 @@
 
 -- include: decimals
 -- include: header
--- include: own_identity
 
 local key, identity, first, count = KEYS[1], ARGV[1], read_number(ARGV[2], 0), read_number(ARGV[3], 1)
 
-local filter, refusal = open_filter(key, own_identity(identity), KEYS)
+local filter, refusal = open_filter(key, identity, KEYS)
 if not filter then
   return refusal
 elseif not first or not count then

@@ -74,7 +74,8 @@ function parsed(header, kind) {
   check(header[6] === 1, `it has version ${header[6]} of the format; this program reads version 1`);
   const [b, k, g, m] = [BLOCK_BITS[header[7]], header[8], header[9], header.readUInt32BE(20)];
   check(b !== undefined && header[10] === kind && header[11] === 0, 'unknown layout, kind or rules');
-  check(kind === FILTER ? header[12] <= 7 : header.readUInt32BE(12) === 0, 'unknown flags');
+  check(header[12] === 0 || (kind === FILTER && header[12] === DEFERRED), 'unknown flags');
+  check(header.readUIntBE(13, 3) === 0, 'unknown options');
   check(header.readUInt32BE(16) === 0, 'its items are encoded, and this program has only the items');
   const blocksFit = b ? g >= 1 && m % b === 0 && m >= b * g && k % g === 0 && k <= 12 * g : g === 0;
   check(k >= 1 && m >= 1 && m <= 2 ** 32 - 512 && blocksFit, 'no filter has these parameters');

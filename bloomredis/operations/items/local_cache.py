@@ -8,8 +8,6 @@ recorded in the copy of their generation.
 The items of other clients are read in pieces, before calls that go to the server anyway.  At first the pieces
 are read without a pause: for a filter of some megabytes, the first call completes the copy.  Later they are
 read with pauses, when the copy has missed enough items.
-
-A filter that is being rebuilt has no copy, since its successor must also get the items that it already has.
 """
 
 from __future__ import annotations
@@ -109,8 +107,6 @@ class CachedMembership:
         return self._stored.attempt(partial(self._add_one, item=item, token=token))
 
     def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
-        if handle.is_being_rebuilt:
-            return (yield from self._membership.add_one(item, token))
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
         sent, by_receipt = clock.now(), token is not None or self._are_pending([item])
@@ -124,8 +120,6 @@ class CachedMembership:
         return self._stored.attempt(partial(self._test_one, item=item))
 
     def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
-        if handle.is_being_rebuilt:
-            return (yield from self._membership.test_one(item))
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
         sent = clock.now()
@@ -138,8 +132,6 @@ class CachedMembership:
         return self._stored.attempt(partial(self._add, encoded=encoded, source=source))
 
     def _add(self, handle: Handle, encoded: Encoded, source: Sequence[object]) -> Op[Answers]:
-        if handle.is_being_rebuilt:
-            return (yield from self._membership.add(encoded, source))
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         if not len(ask):
@@ -166,8 +158,6 @@ class CachedMembership:
         return self._stored.attempt(partial(self._test, encoded=encoded))
 
     def _test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
-        if handle.is_being_rebuilt:
-            return (yield from self._membership.test(encoded))
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         answers = np.ones(len(encoded), dtype=np.bool_)

@@ -383,8 +383,6 @@ class Membership:
         """Add one packed item of a pending call; return the answer of that call."""
         count_receipt()
         if pending.answer is not None:
-            if handle.is_being_rebuilt:
-                return (yield from self._answer_in_both(handle, packed, answer=pending.answer))
             there = yield from self._stored.test(self._stored.template(handle), (item,), packed)
             if not there[0] and not self._pending.every_call_counts:  # the item was forgotten
                 return (yield from self._add(handle, packed, (item,), clock.now()))
@@ -405,18 +403,6 @@ class Membership:
         self.count(reply)
         return reply
 
-    def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Flags]:
-        """Add an item with a saved answer to the filter and its successor; return the saved answer.
-
-        The filter contains the item already.  The reply to this add does not matter, so the add has no
-        session.  After an error the answer stays saved.
-        """
-        try:
-            yield from self._stored.run(self._change, handle, [packed])
-        except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
-            raise_unknown(self._stored.name, error, [None])
-        return int(answer)
-
     def resolve_pending(self, item: bytes) -> Op[None]:
         """Make sure that the pending calls of an item have been executed.
 
@@ -434,7 +420,7 @@ class Membership:
     def add_count(self, handle: Handle, added: int) -> Op[None]:
         """Add new items, whose bits other scripts have set, to the stored count."""
         self.loaded += added
-        with suppress(LayoutChanged):  # the filter was replaced, or its rebuild has begun
+        with suppress(LayoutChanged):  # the filter was replaced
             yield from self.reserve(handle, added)
 
     def reserve(self, handle: Handle, added: int) -> Op[int]:

@@ -387,7 +387,7 @@ class RoutedOperations(Verbs):
     def _new_load(self, part: Queueing) -> Op[PartLoad]:
         handle = yield from part.stored.acquire()
         load = Load(part.stored.segmented(handle), part.codec, parts=self._num_parts())
-        return PartLoad(load, handle.generation)
+        return PartLoad(load)
 
 
 @dataclass(slots=True)
@@ -398,7 +398,6 @@ class PartLoad:
     """
 
     load: Load
-    generation: bytes
     since: int = 0
 
     def add(self, waiting: Waiting, read: int) -> None:
@@ -409,7 +408,7 @@ class PartLoad:
 
     def send(self, part: FilterOperations) -> Op[None]:
         """Add the items of the batch to the part."""
-        return send_full(part.stored, part.membership, self.load, self.generation, ends=True)
+        return send_full(part.stored, part.membership, self.load, ends=True)
 
 
 def _add_to_parts(parts: Mapping[PartId, PartLoad], cut: Mapping[PartId, Waiting], read: int) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple, NoReturn, cast
+from typing import Final, NamedTuple, cast
 
 from bloomredis.bits.arrays import np
 from bloomredis.bits.batch import BatchBits, Bytes
@@ -26,7 +26,6 @@ from bloomredis.errors import (
     BatchInterruptedError,
     FilterFullError,
     FilterLostError,
-    OutcomeUnknownError,
 )
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
@@ -329,7 +328,7 @@ def load(
     while True:
         batch: list[object] | None = yield Next(source, batches.take)
         with counted(lambda: batches.done):
-            yield from send_full(stored, membership, batches, handle.generation, ends=not batch)
+            yield from send_full(stored, membership, batches, ends=not batch)
         if batches.done > done:
             done = batches.done
             if progress is not None:
@@ -352,13 +351,8 @@ def counted(done: Callable[[], int]) -> Iterator[None]:
         raise
 
 
-def send_full(
-    stored: Stored, membership: Membership, load: Load, generation: bytes, *, ends: bool
-) -> Op[None]:
-    """Send the batch whenever it is full; if the load `ends`, send all items.
-
-    :param generation: generation of the filter when the load began.
-    """
+def send_full(stored: Stored, membership: Membership, load: Load, *, ends: bool) -> Op[None]:
+    """Send the batch whenever it is full; if the load `ends`, send all items."""
     while True:
         with OutcomeMatters(stored.name):
             if load.is_dense and load.waiting and not load.is_full:
@@ -370,7 +364,7 @@ def send_full(
             if load.layers is not None and load.entered:
                 yield from _send_to_layers(stored, membership, load, load.layers)
             else:
-                yield from _send_batch(stored, membership, load, generation)
+                yield from _send_batch(stored, membership, load)
 
 
 def _read_layers(stored: Stored, load: Load) -> Op[None]:
@@ -384,7 +378,7 @@ def _read_layers(stored: Stored, load: Load) -> Op[None]:
             load.before = None
 
 
-def _send_batch(stored: Stored, membership: Membership, load: Load, generation: bytes) -> Op[None]:
+def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
     """Send a batch to a filter in one bitmap, or probe by probe, and count the new items."""
     for at, each in enumerate(load.waiting):
         try:
@@ -399,7 +393,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load, generation: 
         # The filter may have been lost and replaced meanwhile.
         handle = stored.handle or (yield from stored.open())
         if stored.segmented(handle) != load.layout:
-            _raise_other_bits(stored.name, is_same=handle.generation == generation)
+            raise FilterLostError(f"{stored.name!r} was replaced by a filter with other bits; load again")
         with suppress(LayoutChanged):
             yield from _or_segments(stored, membership, handle, load)
             sent_to = handle
@@ -459,13 +453,3 @@ def _or_segments(stored: Stored, membership: Membership, handle: Handle, load: L
     for segment in load.segments():
         found = yield from membership.or_segment(handle, segment.first, segment.data, temporaries)
         load.record_previous(segment, found)
-
-
-def _raise_other_bits(name: str, *, is_same: bool) -> NoReturn:
-    """Raise the error for a batch whose bits do not fit the filter any more.
-
-    :param is_same: the filter still has the generation for which the bits were made.
-    """
-    if is_same:
-        raise OutcomeUnknownError(f"{name!r} was rebuilt, or its rebuild began, in the middle of a batch")
-    raise FilterLostError(f"{name!r} was replaced by a filter with other bits; load again")

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any, Final, Protocol, TypeVar
 
 from bloomredis.bits import sizing
-from bloomredis.errors import FilterLostError, FilterMismatchError
+from bloomredis.errors import FilterLostError
 from bloomredis.operations.items.capacity import Fullness
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.whole.snapshot import LocalFilter
@@ -141,8 +141,6 @@ def _merge_part(
     stored = into.stored
     with OutcomeMatters(into.name, "merge it again"):
         handle = yield from stored.acquire()
-        if handle.is_being_rebuilt:  # the successor would not get the pieces
-            raise FilterMismatchError(f"{into.name!r} is being rebuilt: merge after the rebuild")
         (found,) = yield from stored.current()
         ones = yield from into.ones(found)
         or_run = _way(stored, handle, source, part)

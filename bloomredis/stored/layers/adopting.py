@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Final
 
-from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
@@ -27,14 +27,12 @@ class AdoptedFilter(StoredFilter):
         """Make the filter the first layer, whatever its generation.
 
         :raises FilterNotFoundError: the key is missing.
-        :raises FilterMismatchError: the key holds something else, or the filter is being rebuilt.
+        :raises FilterMismatchError: the key holds something else.
         :raises ValueError: the filter's error rate leaves none for further layers.
         """
         reply = None
         while reply is None:
             found = (yield from self.describe()).header
-            if found.is_being_rebuilt:
-                raise FilterMismatchError(f"{self.name!r} is being rebuilt: adopt it after the rebuild")
             record = _record(found, expansion, tightening_ratio)
             reply = yield from self._as_known(
                 _ADOPT,

@@ -1,1 +1,1 @@
-"""A filter in one key, and its rebuild."""
+"""A filter in one key."""

@@ -73,7 +73,7 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
     def _compared(self, handle: Handle) -> Op[list[Description]]:
         counted = self._found.count if self._found else 0  # from replies before this call, for a lower bound
         found = yield from self.describe()
-        if not handle.identity.startswith(found.header.identity):
+        if handle.identity != found.header.identity:
             raise Refusal(replies.CHANGED, "")
         if self._kind == header.FILTER and found.header.count < counted:
             raise FilterLostError(self.older(counted))
@@ -86,7 +86,7 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
         found = header.parse(
             (yield from send_command(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1), forms.data))
         )
-        is_known = handle.identity.startswith(found.identity)
+        is_known = handle.identity == found.identity
         return found.capacity - found.count if is_known else UNBOUNDED
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
@@ -99,10 +99,15 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
 
     def clear(self) -> Op[None]:
         """Empty the filter and give it a new generation."""
+
+        def emptied(head: Header) -> Arguments:
+            # Each attempt has a new generation, since others may have used that of the last attempt.
+            return [replace(head, generation=os.urandom(8)).pack()]
+
         self.reset()
         since = self._changes
-        try:  # each attempt has a new generation, since others may have used that of the last attempt
-            reply = yield from self._replace(_CLEAR, lambda head: [head.emptied(os.urandom(8)).pack()], ())
+        try:
+            reply = yield from self._replace(_CLEAR, emptied, ())
         except FilterNotFoundError:
             yield from self.reopen()
         else:
@@ -130,12 +135,7 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
                 again=bool(keys),  # the keys are those of a receipt
             )
             if reply is not None:
-                yield from self._replaced(found)
                 return reply
-
-    def _replaced(self, found: Header) -> Op[None]:  # noqa: ARG002 - this class has no other keys
-        """Delete the other keys of a filter that was cleared or deleted."""
-        yield from ()
 
     def read(self, reply: State) -> Description:
         """Return the description in a reply; `FilterMismatchError` if the filter cannot be used."""

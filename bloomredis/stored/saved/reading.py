@@ -55,7 +55,7 @@ class StoredParts:
             if refusal.word not in _GONE:
                 raise
             raise FilterLostError(
-                f"{self.name!r} was cleared, deleted, rebuilt or lost while it was read, and nothing was "
+                f"{self.name!r} was cleared, deleted or lost while it was read, and nothing was "
                 "written: begin again"
             ) from None
 

@@ -30,8 +30,8 @@ itself, all threads continue.  A sharded filter's reopen() is also a reset().  O
 versioned.py change the state.
 
 The table `RECOVERY` of each class says how it handles a script's refusal.  MISSING, CHANGED, FOREIGN and
-WRONGTYPE mean a loss.  CHANGED and STALE are no loss if another client has only begun a layer or a rebuild:
-the object then continues with the filter's new state.  It also continues if a layer is full (FULL), or if all
+WRONGTYPE mean a loss.  CHANGED and STALE are no loss if another client has only begun a layer: the object
+then continues with the filter's new state.  It also continues if a layer is full (FULL), or if all
 layers have ended (ENDED).  If a layer has vanished (DAMAGED), the filter is lost, and an empty filter
 replaces it when it is opened again.
 """
@@ -135,23 +135,19 @@ class Stored(ABC):
         *,
         generation: bytes = b"",
         layers: int = 1,
-        is_being_rebuilt: bool = False,
     ) -> Handle:
         """Store and return the handle of a verified filter.
 
         :param keys: the filter's key, then the keys that every script gets after its own.
         :param layers: the number of layers in this layout.
-        :param is_being_rebuilt: identity and layout describe both the filter and its successor.
         """
         key, *extra = keys or (self.key,)
         self._changes += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
         check, variant = crc32(generation), IN_BLOCKS if isinstance(layout, Blocked) else WHOLE
-        if self.has_layers or is_being_rebuilt:
+        if self.has_layers:
             variant = LAYERED
-        self.handle = handle = Handle(
-            identity, layout, items, key, tuple(extra), generation, check, variant, is_being_rebuilt
-        )
+        self.handle = handle = Handle(identity, layout, items, key, tuple(extra), generation, check, variant)
         self._lost = None
         return handle
 
@@ -202,7 +198,7 @@ class Stored(ABC):
 
     def segmented(self, handle: Handle) -> Layout | None:
         """Return the layout of the bitmap into which segments may be OR-ed; None if there is none."""
-        return handle.bitmap if self.is_one_bitmap and not handle.is_being_rebuilt else None
+        return handle.bitmap if self.is_one_bitmap else None
 
     def recorded_layers(self, handle: Handle) -> Sequence[Layer]:  # noqa: ARG002 - most filters have no record
         """Return the recorded layers, the newest first; an empty sequence for a filter without a record."""

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
-from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.protocol.calls import framed, tail_of
 from bloomredis.protocol.forks import register_after_fork
@@ -79,7 +78,7 @@ WHOLE: Final = 0
 IN_BLOCKS: Final = 1
 """The short variant of scripts, for the blocked layout."""
 LAYERED: Final = 2
-"""The variant of scripts for several layers, or for a filter that is being rebuilt and its successor."""
+"""The variant of scripts for several layers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,15 +93,13 @@ class Handle:
     generation: bytes = b""  # empty for a bitmap of another system
     check: int = 0  # a checksum of the generation, for the names of calls
     script_variant: int = WHOLE
-    is_being_rebuilt: bool = False  # the layout is `Layered`: the filter's, then its successor's
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # the number reported so far
     _frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
 
     @property
     def bitmap(self) -> Layout:
-        """The layout of a filter in one bitmap, without its successor's layout during a rebuild."""
-        layout: object = self.layout
-        return cast("Layout", cast("Layered", layout).layers[0] if self.is_being_rebuilt else layout)
+        """The layout of a filter in one bitmap."""
+        return cast("Layout", self.layout)
 
     def tail(self, keys: Sequence[bytes], arguments: Sequence[Part]) -> Command:
         """Return the parts after a script's name: the number of keys, all keys, the identity, the arguments.
@@ -122,4 +119,4 @@ class Handle:
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
-        return Handle, (*fields, self.script_variant, self.is_being_rebuilt)
+        return Handle, (*fields, self.script_variant)

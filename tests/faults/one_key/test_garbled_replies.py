@@ -130,7 +130,6 @@ def test_forms() -> None:
         (forms.digits, b"12", 12, b"x"),
         (forms.state, [b"ff", 1, -1], (b"\xff", 1, -1), [b"f", 1, -1]),
         (forms.record, ["00", 1], (b"\0", 1), ["00", 1, 1]),
-        (forms.both_headers, [b"ff", "00"], (b"\xff", b"\0"), [b"ff"]),
         (forms.texts, [b"a", "b"], [b"a", "b"], [1]),
         (forms.integers, [], [], b""),
         (forms.module_state, [b"", 1, [b"Size", 1], b"", b""], facts, [b"", 1, 1, b"", b""]),
