@@ -19,6 +19,7 @@ _MODULES: Final = {
     "info": "info",
     **dict.fromkeys(["clear", "reserve", "expire", "delete"], "manage"),
     **dict.fromkeys(["save", "restore", "copy", "merge"], "portable"),
+    "adopt": "adopt",
     "plan": "plan",
     "doctor": "doctor.command",
     "watch": "watch",

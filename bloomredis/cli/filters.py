@@ -69,10 +69,15 @@ class Wanted:
     def parameters(self) -> dict[str, Any]:
         """Return the given options as parameters of a filter class."""
         names = ("capacity", "error_rate", "layout", *_ONLY_OF)
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if "layout" in given:
-            given["layout"] = layouts.layout(self.layout)
-        return given
+        parameters = given(**{name: getattr(self, name) for name in names})
+        if "layout" in parameters:
+            parameters["layout"] = layouts.layout(self.layout)
+        return parameters
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given, as parameters."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def make(client: Any, name: str, wanted: Wanted, kind: Kind, **more: Any) -> Any:
@@ -104,7 +109,9 @@ def opened(client: Any, name: str, layout: str | None = None) -> Any:
             ) from None
         except FilterMismatchError as error:
             refused.append(error)
-    raise FilterMismatchError(f"{refused[0]}; a bitmap of another system needs its --layout")
+    raise FilterMismatchError(
+        f"{refused[0]}; if it is a bitmap of another system, only commands with --layout can use it"
+    )
 
 
 def _open(client: Any, name: str, kind: str) -> Any:

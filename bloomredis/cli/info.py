@@ -27,7 +27,11 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Print the kind, the parameters and the fill of a filter and of each of its layers."""
-    found = filters.opened(connect(url, cluster=cluster), name, layout)
+    whole(filters.opened(connect(url, cluster=cluster), name, layout), as_json=as_json)
+
+
+def whole(found: Any, *, as_json: bool) -> None:
+    """Print all fields of a filter."""
     fields = described(found)
     report(fields if as_json else _text(fields), as_json=as_json, shown=_shown(fields))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -66,7 +65,7 @@ def create(  # long: the signature declares every option
         )
     client = connect(url, cluster=cluster)
     if wanted.is_foreign:
-        brief(filters.make(client, name, wanted, Kind.FIXED, **_given(ttl=ttl)), as_json=as_json)
+        brief(filters.make(client, name, wanted, Kind.FIXED, **filters.given(ttl=ttl)), as_json=as_json)
         messages.note(f"nothing is stored before the first add; give --layout {layout} each time")
         return
     with suppress(FilterNotFoundError):
@@ -79,14 +78,10 @@ def create(  # long: the signature declares every option
     ]
     if missing:
         raise ValueError(f"a new filter needs {' and '.join(missing)}")
-    made = filters.make(client, name, wanted, meant or Kind.FIXED, **_given(ttl=ttl))
+    made = filters.make(client, name, wanted, meant or Kind.FIXED, **filters.given(ttl=ttl))
     made.reserve()
     brief(made, as_json=as_json)
     _warn_if_full(client, name)
-
-
-def _given(**options: Any) -> Mapping[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _warn_if_full(client: Any, name: str) -> None:

@@ -35,6 +35,9 @@ _PHRASES: Final = {
     r"layout must be None, (.*), or for BloomFilter ('.*') or a layout of bloomredis\.compat, not": (
         r"layout must be \1 or \2, not"
     ),
+    r"check the outcome: ScalingBloomFilter\.open\(\) succeeds if it was adopted": (
+        "bloomredis info shows --kind scaling if it was adopted"
+    ),
     r"use a cluster client; if it is one, check whether the nodes agree": (
         "give --cluster and the URL of a node by its host and port; if they were given, check whether the "
         "nodes agree"
@@ -51,6 +54,7 @@ _PHRASES: Final = {
 _PARAMETERS: Final = {
     # Only before a value or in an instruction, since some parameters are plain words too.
     r"(?<![-\w])error_rate\b": "--error-rate",
+    r"(?<![-\w])tightening_ratio\b": "--tightening-ratio",
     r"(?<![-\w])capacity(?= (?:and --error-rate|must|is missing|\d|of --))": "--capacity",
     r"(?<![-\w])grown_to\b": "--grown-to",
     r"(?<![-\w])(window|slices|shards|expansion|layout|ttl|nodes|kind)(?= (?:must|is for)\b|=)": r"--\1",
