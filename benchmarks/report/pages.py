@@ -117,7 +117,7 @@ KINDS: Final = (
 
 
 def _fleet() -> Iterator[Row]:
-    """Yield the rows about a sharded filter, each with its figure's meaning for several servers."""
+    """Yield the rows about a sharded filter, each with its figure's meaning for several nodes."""
     one, says = sharding.over(1), "Shards cost the rest to 1, since a batch arrives in parts."
     yield Row("1 cluster node", "`BloomFilter`", sharding.NODES, one, OURS, "busiest", says)
     for count in sharding.COUNTS[1:]:

@@ -100,13 +100,11 @@ class RotatingBloomFilter(RotatingConstructor[AsyncClient, I], Filter[I]):
 
 @documented_as(kinds.ShardedBloomFilter)
 class ShardedBloomFilter(ShardedConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], Expiring):
-    """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers."""
+    """A Bloom filter of any capacity, in shards that a cluster spreads over its nodes."""
 
     @classmethod
-    def from_url(
-        cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
-    ) -> Self:
-        """Return a filter with its own client for each server: see `BloomFilter.from_url`."""
+    def from_url(cls, url: str, name: str, **parameters: Unpack[ShardedParameters[I]]) -> Self:
+        """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 

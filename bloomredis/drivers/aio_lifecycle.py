@@ -54,7 +54,7 @@ class Portable(AsyncDriven, Generic[I]):
         own = made._operations
         with files.read(file) as opened:
             steps = transfer.restore(
-                *(own.name, transfer.class_of(own), own.servers, opened),
+                *(own.name, transfer.class_of(own), opened),
                 encoded=number_of(encode),
                 progress=progress,
             )
@@ -71,7 +71,7 @@ class Portable(AsyncDriven, Generic[I]):
         encode = self._operations.options.encode
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
         both: Any = [self._transport, made._transport]
-        await drive(both, transfer.copy(stored, name, made._operations.servers, progress))
+        await drive(both, transfer.copy(stored, name, progress))
         await made._run(transfer.opened(made._operations))
         return made
 

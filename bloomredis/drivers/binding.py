@@ -134,11 +134,18 @@ class Bound(Generic[C]):
 
     @staticmethod
     def _check_servers(clients: Sequence[object], operations: Operations) -> None:
-        if len(clients) != operations.servers:
+        if len(clients) == operations.servers:
+            return
+        if operations.servers == 1:
             raise ValueError(
-                f"{operations.name!r} is on {operations.servers} servers, not on {len(clients)}; "
-                "give a client of each, in the order of the layout's servers"
+                f"{operations.name!r} takes one client, not a list of {len(clients)}; to spread a "
+                "ShardedBloomFilter over several servers, make them a cluster and give its client, or a URL "
+                "with redis+cluster://"
             )
+        raise ValueError(
+            f"{operations.name!r} is on {operations.servers} servers, not on {len(clients)}; "
+            "give a client of each, in the order of the layout's servers"
+        )
 
     def _check_slots(self) -> None:
         """Raise `ValueError` for a name whose keys would lie in different slots of a cluster."""

@@ -128,7 +128,7 @@ class ShardedConstructor(Bound[Client], Generic[Client, I]):
     @constructor
     def __init__(
         self,
-        client: Client | Sequence[Client],
+        client: Client,
         name: str,
         *,
         capacity: int | None = None,
@@ -152,7 +152,6 @@ class ShardedConstructor(Bound[Client], Generic[Client, I]):
             keep_connection=keep_connection, min_replicas=min_replicas, replica_timeout=replica_timeout,
             observe=observe,
         )  # fmt: skip
-        made.over(len(client) if isinstance(client, list | tuple) else 1)
         super().__init__(client, made)
 
 

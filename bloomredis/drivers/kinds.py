@@ -201,7 +201,7 @@ class RotatingBloomFilter(RotatingConstructor[SyncClient, I], Filter[I]):
 
 @documented(Options)
 class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
-    """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers.
+    """A Bloom filter of any capacity, in shards that a cluster spreads over its nodes.
 
     Each item belongs to one shard, so of any number of concurrent `add(x)` exactly one gets True, as with
     `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on.  If a
@@ -209,7 +209,7 @@ class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[
     to go on without the items of that shard, or `clear()`.
 
     :param client: a client of redis-py or valkey-py: of a cluster, which spreads the shards over its nodes,
-        or of one server.  Or a list of clients of independent servers, always in the same order.
+        or of one server.
     :param name: the key of the record, which has all parameters; shards are `{name:0:…}`, `{name:1:…}`, ...
         It must not contain `}`.
     :param capacity: number of items that the filter is sized for.  With `capacity` and `error_rate`, the
@@ -227,10 +227,8 @@ class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[
     """
 
     @classmethod
-    def from_url(
-        cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
-    ) -> Self:
-        """Return a filter with its own client for each server: see `BloomFilter.from_url`."""
+    def from_url(cls, url: str, name: str, **parameters: Unpack[ShardedParameters[I]]) -> Self:
+        """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 

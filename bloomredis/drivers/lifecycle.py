@@ -64,7 +64,7 @@ class Portable(Driven, Generic[I]):
         temporary keys, and appears under its name in one step.  If the restore fails, the temporary keys are
         gone after ten minutes.
 
-        :param client: of any server, cluster or list of servers, whatever the filter was saved from.
+        :param client: of any server or cluster, whatever the filter was saved from.
         :param file: a path, or an open binary file, which need not be seekable.  Of a file that is not
             seekable, such as a connection, nothing after the filter is read.
         :param encode: as in the constructor; it must be the `encode` of the saved filter.
@@ -76,7 +76,7 @@ class Portable(Driven, Generic[I]):
         own = made._operations
         with files.read(file) as opened:
             steps = transfer.restore(
-                *(own.name, transfer.class_of(own), own.servers, opened),
+                *(own.name, transfer.class_of(own), opened),
                 encoded=number_of(encode),
                 progress=progress,
             )
@@ -99,7 +99,7 @@ class Portable(Driven, Generic[I]):
         encode = self._operations.options.encode
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
         both: Any = [self._transport, made._transport]
-        drive(both, transfer.copy(stored, name, made._operations.servers, progress))
+        drive(both, transfer.copy(stored, name, progress))
         made._run(transfer.opened(made._operations))
         return made
 
@@ -196,7 +196,7 @@ def check_same_class(one: Bound[Any], other: object) -> None:
 
 def together(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
     """Return a function that is true for two keys in one slot of one server, one key of each client."""
-    if one is not other or isinstance(one, list | tuple):
+    if one is not other:
         return lambda *_: False
     kind: type = type(one)
     if not is_cluster(kind):

@@ -51,11 +51,8 @@ _FORMAT: Final = struct.Struct(">6sBBBBBBB3xIIQd8sQQ")
 DEFERRED: Final = 4
 """Bit of `flags`: the first write creates the bits; until then the string may be the header alone."""
 BEING_MADE: Final = 8
-"""Bit of `flags`: a part of a sharded filter that still has a time to live of its own, a minute."""
-_FLAGS: Final = {
-    KINDS.index("BloomFilter"): DEFERRED | BEING_MADE,
-    KINDS.index("ShardedBloomFilter"): BEING_MADE,
-}
+"""Bit of `flags`: a shard that still has a time to live of its own, a minute."""
+_FLAGS: Final = {FILTER: DEFERRED | BEING_MADE}
 """The flags that each kind can have."""
 _LATEST: Final = 253_402_300_799_999_999
 """The latest `created_at`: the end of the year 9999, as in a datetime."""

@@ -1,10 +1,9 @@
 // Test items against a filter of lua/FORMAT.md on live servers: written from that page alone, without a script.
 //
-//   node reader.mjs NAME SERVER... < items
+//   node reader.mjs NAME SERVER < items
 //
-// reads plain and sharded filters (kinds 0 and 3).  A server is the path of a unix socket, or host:port; several
-// servers come in the order of their indices.  Each line of the input is an item in hexadecimal.  The output has one
-// character an item: 1 if the item is in the filter, else 0.
+// reads plain and sharded filters (kinds 0 and 3).  The server is the path of a unix socket, or host:port.  Each line
+// of the input is an item in hexadecimal.  The output has one character an item: 1 if the item is in the filter, else 0.
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 
@@ -125,11 +124,11 @@ function shardKey(name, shard, shards, j = 0) {
   return fits ? `{${tag}}` : shardKey(name, shard, shards, j + 1);
 }
 
-async function sharded(servers, name, record, items) {
+async function sharded(server, name, record, items) {
   const [head, shards, seed] = [parsed(record, SHARDED), ...[64, 72].map((at) => Number(record.readBigUInt64BE(at)))];
-  check(record.readUInt16BE(88) === IN_USE, 'its parts are being made, or deleted');
-  check(record.readUInt16BE(90) === servers.length && record.readUInt32BE(92) === 0, 'these are not its servers');
-  check(record.length === RECORD_BYTES + 8 * (shards + servers.length - 1), 'the shard record was cut');
+  check(record.readUInt16BE(88) === IN_USE, 'its shards are being made, or deleted');
+  check(record.readUInt16BE(90) === 1 && record.readUInt32BE(92) === 0, 'its shards are on a list of servers');
+  check(record.length === RECORD_BYTES + 8 * shards, 'the shard record was cut');
   const [found, shares] = [[], Array.from({ length: shards }, () => [])];
   items.forEach((item, i) => shares[Math.floor((murmur32(item, seed) * shards) / 2 ** 32)].push(i));
   for (const [shard, share] of shares.entries()) {
@@ -137,15 +136,15 @@ async function sharded(servers, name, record, items) {
     const [start, kind, m] = [record.subarray(0, 10), Buffer.of(FILTER, 0, DEFERRED, 0, 0, 0), record.subarray(16, 24)];
     const [capacity, rateAndTag] = [record.subarray(80, 88), record.subarray(32, 44)];
     const identity = Buffer.concat([start, kind, m, capacity, rateAndTag, made.subarray(4), made]);
-    const [server, own] = [servers[shard % servers.length], share.map((i) => items[i])];
+    const own = share.map((i) => items[i]);
     (await answers(server, key, { ...head, identity }, own)).forEach((isIn, at) => { found[share[at]] = isIn; });
   }
   return found;
 }
 
-const [name, servers] = [process.argv[2], process.argv.slice(3).map(client)];
+const [name, server] = [process.argv[2], client(process.argv[3])];
 const items = readFileSync(0, 'latin1').split('\n').slice(0, -1).map((line) => Buffer.from(line, 'hex'));
-const [stored] = await servers[0]([['GETRANGE', name, 0, MAX_RECORD_BYTES - 1]]);
-const found = stored[10] === SHARDED ? await sharded(servers, name, stored, items)
-  : await answers(servers[0], name, parsed(stored, FILTER), items);
+const [stored] = await server([['GETRANGE', name, 0, MAX_RECORD_BYTES - 1]]);
+const found = stored[10] === SHARDED ? await sharded(server, name, stored, items)
+  : await answers(server, name, parsed(stored, FILTER), items);
 process.stdout.write(found.map(Number).join(''), () => process.exit());

@@ -33,6 +33,7 @@ from tests.support.kept_calls import RENAMED
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
 from tests.support.servers import Server, binaries, running
+from tests.support.several import on_servers
 from tests.support.tls import Certificate, with_tls
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
@@ -223,7 +224,7 @@ def test_plain_clients_are_kept_without_asking(own: redis.Redis) -> None:
 
 def test_each_server_has_its_own(own: redis.Redis) -> None:
     """With several clients each is decided by itself."""
-    f = ShardedBloomFilter([own, Overriding()], "kept", capacity=100, error_rate=0.01)
+    f = on_servers([own, Overriding()])
     assert [type(each) for each in f._transport] == [DirectClient, Overriding]
 
 

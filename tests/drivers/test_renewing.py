@@ -19,13 +19,14 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, ClaimLostError, ShardedBloomFilter, Skipped
+from bloomredis import BloomFilter, ClaimLostError, Skipped
 from bloomredis.drivers import renewing
 from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
 from tests.support.background import Child
 from tests.support.proxy import passed, proxied, refused
 from tests.support.servers import Server, running
+from tests.support.several import aio_on_servers, on_servers
 from tests.support.values import for_each
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -145,7 +146,7 @@ def test_a_server_without_replies_delays_only_its_own_claims(
     any_client: redis.Redis, stopped: Server
 ) -> None:
     """Claims of the same filter on another server are renewed, and so are other filters' claims there."""
-    f = ShardedBloomFilter([any_client, stopped.client(socket_timeout=PATIENCE)], "sharded", **SIZE, shards=8)
+    f = on_servers([any_client, stopped.client(socket_timeout=PATIENCE)])
     claims = [each.claim(i, renew=True) for each in (f, make(any_client)) for i in range(30)]
     signalled(stopped, signal.SIGSTOP)
     for _ in range(3):
@@ -166,7 +167,7 @@ def test_a_server_without_replies_delays_only_its_own_claims_in_asyncio(
         clients: list[Any] = [
             redis.asyncio.Redis(unix_socket_path=each.socket) for each in (any_server, stopped)
         ]
-        f = bloomredis.asyncio.ShardedBloomFilter(clients, "sharded", **SIZE, shards=8)
+        f = aio_on_servers(clients)
         claims = [await f.claim(i, renew=True) for i in range(30)]
         signalled(stopped, signal.SIGSTOP)
         for _ in range(3):

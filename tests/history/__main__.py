@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not kinds:
                 _say(f"{name} is left out: it does not load the module")
                 continue
-            with running(binary, *IN_MEMORY, *loading) as server, running(binary) as other:
-                rounds = Rounds(server, workers, seed, other=other, kinds=kinds, without=options.without)
+            with running(binary, *IN_MEMORY, *loading) as server:
+                rounds = Rounds(server, workers, seed, kinds=kinds, without=options.without)
                 found = rounds.check(options.answers, first=options.round)
                 told = [f"--seed {seed} --server {name}: {found}", *found.wrong]
                 for way in WAYS if options.series else ():

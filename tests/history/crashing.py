@@ -12,7 +12,7 @@ import redis
 
 import bloomredis
 from tests.history.plans import Plan
-from tests.history.watching import REPLACED, Watch, watched
+from tests.history.watching import REPLACED, Watch, Watched
 from tests.support.holes import open_holes
 
 Work = Literal["clear", "add"]
@@ -29,7 +29,7 @@ class Crash(NamedTuple):
     """
 
     plan: Plan
-    sockets: Sequence[str]
+    socket: str
     work: Work
     after: int
     number: int
@@ -59,9 +59,9 @@ def _die(crash: Crash, writer: int) -> NoReturn:
         told=lambda start, end: os.write(writer, _SPAN.pack(start, end)),
     )
     try:
-        clients = [redis.Redis(unix_socket_path=socket) for socket in crash.sockets]
+        client = redis.Redis(unix_socket_path=crash.socket)
         kind: Any = getattr(bloomredis, crash.plan.made.called)
-        f = kind(watched(clients, watch), crash.plan.seed, **crash.plan.options | {"on_lost": "recreate"})
+        f = kind(Watched(client, watch), crash.plan.seed, **crash.plan.options | {"on_lost": "recreate"})
         if crash.work == "clear":
             f.clear()
         for number in range(ITEMS):

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import redis
@@ -20,7 +20,7 @@ from tests.history.crashing import Crash, Work
 from tests.history.faults import Faults
 from tests.history.losses import Loss
 from tests.history.plans import REMEMBERED, SHARDS, SLICES, Plan
-from tests.history.watching import REPLACED, Watch, watched
+from tests.history.watching import REPLACED, Watch, Watched
 from tests.support.background import started
 from tests.support.servers import Server
 
@@ -42,15 +42,13 @@ class Disturber:
 
     :ivar met: how often each disturbance happened.
     :param crash: runs a process, kills it, and returns when it replaced the filter.
-    :param faults: the faults of the workers' connections to each server.
+    :param faults: the faults of the workers' connections.
     """
 
-    def __init__(
-        self, clients: Sequence[redis.Redis], what: Plan, crash: Crashes, faults: Sequence[Faults]
-    ) -> None:
+    def __init__(self, client: redis.Redis, what: Plan, crash: Crashes, faults: Faults) -> None:
         self.losses: list[Loss] = []
         self.met: Counter[str] = Counter()
-        self._clients = clients
+        self._client = client
         self._what = what
         self._crashing = crash
         self._faults = faults
@@ -66,7 +64,7 @@ class Disturber:
         if "idle" in self._what.disturbances:
             self._use_idle()
         while not over.wait(self._dice.uniform(0.005, 0.1)):
-            self._clients[0].script_flush()
+            self._client.script_flush()
             if self._what.disturbances and time.monotonic() > due and self._what.goes_on():
                 name = self._dice.choice(self._what.disturbances)
                 DISTURBANCES[name](self)
@@ -75,7 +73,7 @@ class Disturber:
 
     def _filter(self, watch: Watch | None = None, on_lost: str = "recreate") -> Any:
         kind: Any = getattr(bloomredis, self._what.made.called)
-        made = watched(self._clients, watch or Watch(b""))
+        made = Watched(self._client, watch or Watch(b""))
         return kind(made, self._what.seed, **{**self._what.options, "on_lost": on_lost})
 
     def _lost(self, what: str, start: float, **more: Any) -> None:
@@ -87,37 +85,36 @@ class Disturber:
         """Do nothing."""
 
     def flush_all(self) -> None:
-        """Remove every key of every server."""
+        """Remove every key."""
         start = time.monotonic()
-        for client in self._clients:
-            client.flushall()
+        self._client.flushall()
         self._lost("FLUSHALL", start)
 
     def evict_record(self) -> None:
         """Evict the record, or the only key."""
         start = time.monotonic()
-        if self._clients[0].unlink(self._what.seed):
+        if self._client.unlink(self._what.seed):
             self._opened()
             self._lost("the record is evicted", start)
 
     def evict_layer(self) -> None:
         """Evict a layer of the record; for a rotating filter the newest, which has not expired."""
-        stored: Any = self._clients[0].get(self._what.seed)
+        stored: Any = self._client.get(self._what.seed)
         if stored is None:
             return
         kind = RotatingRecord if self._what.kind == "rotating" else ScalingRecord
         numbers = kind.parse(stored).numbers
         number = numbers[0] if self._what.kind == "rotating" else self._dice.choice(numbers)
         start = time.monotonic()
-        if self._clients[0].unlink(f"{{{self._what.seed}}}:layer:{number}"):
+        if self._client.unlink(f"{{{self._what.seed}}}:layer:{number}"):
             self._lost(f"layer {number} is evicted", start, lasts=True)
 
     def evict_shard(self) -> None:
         """Evict a shard; the loss is uncertain if the record does not name that shard."""
         number = self._dice.randrange(SHARDS)
         key = shard_record.key(self._what.seed, SHARDS, number)
-        client = self._clients[number % len(self._clients)]
-        stored: Any = self._clients[0].get(self._what.seed)
+        client = self._client
+        stored: Any = client.get(self._what.seed)
         named = stored and shard_record.parse(stored).made[number]
         sure = bool(named) and client.getrange(key, 48, 55) == named.to_bytes(8, "big")
         start = time.monotonic()
@@ -125,8 +122,8 @@ class Disturber:
             self._lost(f"shard {number} is evicted", start, shard=number, sure=sure)
 
     def away(self) -> None:
-        """Make the second server unreachable for a while."""
-        self._faults[-1].leave(self._dice.choice((0.02, 0.1, 0.4)))
+        """Make the server unreachable for a while."""
+        self._faults.leave(self._dice.choice((0.02, 0.1, 0.4)))
 
     # -- calls of the library
 
@@ -186,15 +183,15 @@ class Disturber:
         self._crash("add", self._dice.randint(1, 60))
 
     def _crash(self, work: Work, after: int) -> None:
-        sockets = [client.connection_pool.connection_kwargs["path"] for client in self._clients]
-        crash = Crash(self._what, sockets, work, after, next(self._numbers))
+        socket = self._client.connection_pool.connection_kwargs["path"]
+        crash = Crash(self._what, socket, work, after, next(self._numbers))
         start = time.monotonic()
         self._replaced(f"{work}() of a process that is killed", self._crashing(crash), start)
 
     def idle(self) -> None:
         """After a loss, let a process without earlier knowledge call first."""
         if time.monotonic() > self._used + REMEMBERED * (1 + 2 / SLICES):
-            self._faults[0].hold(AHEAD)
+            self._faults.hold(AHEAD)
             self.flush_all()
             self._use_idle()
 
@@ -223,14 +220,11 @@ DISTURBANCES: Final[dict[str, Callable[[Disturber], object]]] = {
 
 
 @contextmanager
-def disturbed(
-    servers: Sequence[Server], what: Plan, crash: Crashes, faults: Sequence[Faults]
-) -> Iterator[Disturber]:
+def disturbed(server: Server, what: Plan, crash: Crashes, faults: Faults) -> Iterator[Disturber]:
     """Repeat SCRIPT FLUSH, and lose the filter if planned; yield the disturber."""
     over = threading.Event()
-    with ExitStack() as stack:
-        clients = [stack.enter_context(server.client()) for server in servers]
-        disturber = Disturber(clients, what, crash, faults)
+    with server.client() as client:
+        disturber = Disturber(client, what, crash, faults)
         disturbing = started(lambda: disturber.run(over))
         try:
             yield disturber

@@ -70,7 +70,6 @@ class Plan:
 
     :ivar seed: the seed of everything random in the round; also the filter's name.
     :ivar port: the port of the proxy.
-    :ivar others: the ports of the proxies of further servers.
     :ivar disturbances: disturbances that happen to the filter from time to time.
     :ivar claims: workers claim items instead of adding them.
     """
@@ -82,7 +81,6 @@ class Plan:
     end: float
     disturbances: Sequence[str] = ()
     on_lost: Literal["raise", "recreate"] = "raise"
-    others: Sequence[int] = ()
     claims: bool = False
 
     @property
@@ -104,11 +102,6 @@ class Plan:
     def options(self) -> dict[str, Any]:
         """The options of every filter object except those that share calls."""
         return {**self.made.options, "on_lost": self.on_lost}
-
-    @property
-    def ports(self) -> Sequence[int]:
-        """The ports of all proxies."""
-        return (self.port, *self.others)
 
     def dice(self, name: str) -> random.Random:
         """Return the random numbers of a worker."""
@@ -141,7 +134,7 @@ class Plan:
         return shard_record.plan_record(**self.made.options)
 
 
-def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: Collection[str] = ()) -> Plan:
+def plan(seed: int, number: int, port: int, seconds: float, without: Collection[str] = ()) -> Plan:
     """Return the plan of a round: kinds alternate, with losses and without.
 
     :param without: disturbances and values of `on_lost` to leave out.
@@ -160,11 +153,10 @@ def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: 
     return Plan(
         seed=f"{seed}-{number}",
         kind=kind,
-        port=ports[0],
+        port=port,
         start=start,
         end=start + seconds * MADE[kind].seconds,
         disturbances=[each for each in MADE[kind].faults if losses and each not in without],
         on_lost=dice.choice(allowed),
-        others=ports[1:] if kind == "sharded" and dice.random() < 0.5 else (),
         claims=kind == "claims" or (kind in ("module", "scaling", "sharded") and dice.random() < 0.25),
     )

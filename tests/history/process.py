@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -110,13 +110,10 @@ class Process:
 
     def _client(self, stack: ExitStack) -> Any:
         retry = Retry(NoBackoff(), self._dice.choice((0, 1, 3)))
-        clients = []
-        for port in self._plan.ports:
-            client = redis.Redis(host="127.0.0.1", port=port, retry=retry)
-            stack.callback(client.close)
-            _pools.append(client.connection_pool)
-            clients.append(client)
-        return _one_or_list(clients)
+        client = redis.Redis(host="127.0.0.1", port=self._plan.port, retry=retry)
+        stack.callback(client.close)
+        _pools.append(client.connection_pool)
+        return client
 
     def _filter(self, client: Any, **options: Any) -> Any:
         kind: Any = getattr(bloomredis, self._plan.made.called)
@@ -155,13 +152,9 @@ class Process:
     async def _tasks(self) -> list[Call]:
         """Work in tasks, some of whose calls are cancelled."""
         retry = AsyncRetry(NoBackoff(), self._dice.choice((0, 1, 3)))
-        async with AsyncExitStack() as stack:
-            clients = [
-                await stack.enter_async_context(redis.asyncio.Redis(host="127.0.0.1", port=port, retry=retry))
-                for port in self._plan.ports
-            ]
+        async with redis.asyncio.Redis(host="127.0.0.1", port=self._plan.port, retry=retry) as client:
             kind: Any = getattr(bloomredis.asyncio, self._plan.made.called)
-            shared = kind(_one_or_list(clients), self._plan.seed, **self._plan.options)
+            shared = kind(client, self._plan.seed, **self._plan.options)
             seats = [Seat(f"{self._name}/tasks/{i}", f"{self._name}/tasks", shared) for i in range(TASKS)]
 
             async def work(number: int, seat: Seat) -> None:
@@ -196,10 +189,6 @@ class Process:
 
         working = [started(partial(work, number)) for number in range(THREADS)]
         return [call for each in working for call in _result(each, self._plan)]
-
-
-def _one_or_list(clients: list[Any]) -> Any:
-    return clients if len(clients) > 1 else clients[0]
 
 
 def _worked(seat: Seat, worker: Worker) -> list[Call]:

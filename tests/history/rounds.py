@@ -7,9 +7,11 @@ import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import redis
 
 import bloomredis
 from tests.history import crashing
@@ -48,12 +50,11 @@ class Found:
     disturbances: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def count(self, calls: Sequence[Call], faults: Iterable[Counter[str]], met: Counter[str]) -> None:
+    def count(self, calls: Sequence[Call], faults: Counter[str], met: Counter[str]) -> None:
         """Count the events of a round."""
         self.calls.update(call.state for call in calls)
         self.disturbances.update(met)
-        for each in faults:
-            self.faults.update(each)
+        self.faults.update(faults)
 
     def __str__(self) -> str:
         counted = {"calls": self.calls, "faults": self.faults, "disturbances": self.disturbances}
@@ -127,7 +128,6 @@ def crew(holes: Sequence[str] = (), processes: int = PROCESSES) -> Iterator[Crew
 class Rounds:
     """Rounds on one server.
 
-    :param other: a second server, for filters on two servers.
     :param kinds: the kinds of rounds to run.
     :param without: faults of connections, disturbances, and values of `on_lost` to leave out.
     """
@@ -138,12 +138,11 @@ class Rounds:
         workers: Crew,
         seed: int,
         *,
-        other: Server | None = None,
         kinds: Sequence[Kind] = KINDS,
         without: Collection[str] = (),
     ) -> None:
         self.found = Found()
-        self._servers = [server] if other is None else [server, other]
+        self._server = server
         self._workers = workers
         self._seed = seed
         self._kinds = kinds
@@ -154,7 +153,7 @@ class Rounds:
         """Run rounds of that many seconds until that many calls have answers or a rule is broken."""
         begun = time.monotonic()
         for number in itertools.count(first):
-            if self._plan(number, (0, 0), 0.0).kind not in self._kinds:
+            if self._plan(number, 0, 0.0).kind not in self._kinds:
                 continue
             self.found.wrong = [f"--round {number}: {each}" for each in self._round(number, lasting)]
             self.found.rounds += 1
@@ -163,27 +162,20 @@ class Rounds:
                 break
         return self.found
 
-    def _plan(self, number: int, ports: Sequence[int], lasting: float) -> Plan:
-        return plan(self._seed, number, ports, lasting, self._without)
+    def _plan(self, number: int, port: int, lasting: float) -> Plan:
+        return plan(self._seed, number, port, lasting, self._without)
 
     def _round(self, number: int, lasting: float) -> list[str]:
         """Run one round; return its violations."""
-        faults = [
-            Faults(f"{self._seed} {number} {place}", self._rates) for place in range(len(self._servers))
-        ]
-        with ExitStack() as stack:
-            pairs = zip(self._servers, faults, strict=True)
-            proxies = [stack.enter_context(proxied(server.socket, fault)) for server, fault in pairs]
-            what = self._plan(number, [proxy.port for proxy in proxies], lasting)
-            servers = self._servers[: len(what.ports)]
-            clients = [stack.enter_context(server.client()) for server in servers]
-            for client in clients:
-                client.flushall()
-            with disturbed(servers, what, self._workers.crash, faults) as disturber:
+        faults = Faults(f"{self._seed} {number}", self._rates)
+        with proxied(self._server.socket, faults) as proxy, self._server.client() as client:
+            what = self._plan(number, proxy.port, lasting)
+            client.flushall()
+            with disturbed(self._server, what, self._workers.crash, faults) as disturber:
                 calls = self._workers.run(what)
             losses = [*disturber.losses, *_of_workers(calls)]
-            history = _history(clients if len(clients) > 1 else clients[0], what, calls, losses)
-        self.found.count(calls, [fault.met for fault in faults], disturber.met)
+            history = _history(client, what, calls, losses)
+        self.found.count(calls, faults.met, disturber.met)
         return list(itertools.islice(all_violations(history), MOST_TOLD))
 
 
@@ -196,11 +188,11 @@ def _of_workers(calls: Sequence[Call]) -> list[Loss]:
     ]
 
 
-def _history(clients: Any, what: Plan, calls: list[Call], losses: Sequence[Loss]) -> History:
-    """Read the filter's items from the servers without faults, and delete the filter."""
+def _history(client: redis.Redis, what: Plan, calls: list[Call], losses: Sequence[Loss]) -> History:
+    """Read the filter's items from the server without faults, and delete the filter."""
     items = sorted({call.item for call in calls if call.item})
     kind: Any = getattr(bloomredis, what.made.called)
-    f = kind(clients, what.seed, **{**what.options, "on_lost": "recreate"})
+    f = kind(client, what.seed, **{**what.options, "on_lost": "recreate"})
     start = time.monotonic()
     present = dict(zip(items, f.contains_many(items), strict=True))
     end = time.monotonic()
@@ -217,13 +209,12 @@ def _history(clients: Any, what: Plan, calls: list[Call], losses: Sequence[Loss]
             if present[item]
         }
     f.delete()
-    return History(what, calls, losses, present, counts, _left(clients, what, losses))
+    return History(what, calls, losses, present, counts, _left(client, what, losses))
 
 
-def _left(clients: Any, what: Plan, losses: Sequence[Loss]) -> list[str]:
+def _left(client: redis.Redis, what: Plan, losses: Sequence[Loss]) -> list[str]:
     """Return the keys that never expire or hold items, except layers whose record was lost."""
     if what.kind in ("scaling", "rotating") and any("record" in loss.what for loss in losses):
         return []
-    several = clients if isinstance(clients, list) else [clients]
-    keys = [(client, key) for client in several for key in client.scan_iter(count=1000)]
-    return [key.decode() for client, key in keys if client.pttl(key) == -1 or b":layer:" in key]
+    keys: Iterable[bytes] = client.scan_iter(count=1000)
+    return [key.decode() for key in keys if client.pttl(key) == -1 or b":layer:" in key]

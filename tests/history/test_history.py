@@ -15,7 +15,7 @@ from tests.history.plans import KINDS, Kind
 from tests.history.rounds import Crew, Rounds, crew
 from tests.history.series import WAYS, series
 from tests.support.modules import needs_module
-from tests.support.servers import Server, running
+from tests.support.servers import Server
 from tests.support.sizes import long, short
 
 ONE_KEY: Final[tuple[Kind, ...]] = ("items", "claims", "counting")
@@ -68,8 +68,7 @@ def test_filters_of_many_keys_keep_the_rules(server: Server, workers: Crew, seed
     """After evictions and half-done clears: one winner, no wrong answer, no key left behind."""
     replay = f"python -m tests.history --seed {seed} --server {server.name} --kind {kind}"
     print(replay)  # noqa: T201 - shown if the test fails, and with -s
-    with running(server.binary) as other:
-        found = Rounds(server, workers, seed, other=other, kinds=[kind]).check(20_000)
+    found = Rounds(server, workers, seed, kinds=[kind]).check(20_000)
     assert not found.wrong, "\n".join([replay, str(found), *found.wrong])
 
 

@@ -14,7 +14,7 @@ from tests.history import crashing
 from tests.history.crashing import Crash, Work
 from tests.history.plans import MADE, Kind, Plan
 from tests.history.rounds import PATIENCE
-from tests.history.watching import REPLACED, Watch, watched
+from tests.history.watching import REPLACED, Watch, Watched
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -34,7 +34,7 @@ def test_what_replaces_a_filter(any_client: redis.Redis, kind: Kind, verb: str) 
     """Only a command of clear() or delete() replaces a filter, no command that creates it or adds to it."""
     stopped: list[str] = []
     watch = Watch(b"seen", stop=lambda: stopped.append("here"), at=[REPLACED])
-    f = made(kind, watched([any_client], watch))
+    f = made(kind, Watched(any_client, watch))
     f.add_many(ITEMS)
     assert not watch.replaced
     getattr(f, verb)()
@@ -62,7 +62,7 @@ def test_a_process_that_is_killed(any_server: Server, crashes: Any, kind: Kind) 
             client.flushall()
             before = made(kind, client)
             before.add_many(ITEMS)
-            crashes.send(Crash(Plan("seen", kind, 0, 0.0, 0.0), [any_server.socket], work, 1, 0))
+            crashes.send(Crash(Plan("seen", kind, 0, 0.0, 0.0), any_server.socket, work, 1, 0))
             assert crashes.poll(PATIENCE), "a process that should be killed hangs"
             assert len(crashes.recv()) == (work == "clear")
             added = [f"crash 0/{number}" for number in range(crashing.ITEMS)]

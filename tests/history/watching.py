@@ -33,10 +33,10 @@ class Watch:
     told: Callable[[float, float], object] = lambda start, end: None
     replaced: list[tuple[float, float]] = field(default_factory=list)
 
-    def sent(self, place: int, command: Sequence[Any], start: float, reply: Any) -> None:
-        """Record a command to one of several servers, of which the first has the record, and its reply."""
+    def sent(self, command: Sequence[Any], start: float, reply: Any) -> None:
+        """Record a command and its reply."""
         verb = verbs().get(_bytes(command[1]), "") if str(command[0]).startswith("EVAL") else ""
-        replaces = place == 0 and self._replaces(verb, command, reply)
+        replaces = self._replaces(verb, command, reply)
         if replaces:
             end = time.monotonic()
             self.told(start, end)
@@ -63,28 +63,26 @@ class Watch:
 class Watched:
     """A client whose commands are recorded."""
 
-    def __init__(self, client: Any, watch: Watch, place: int) -> None:
+    def __init__(self, client: Any, watch: Watch) -> None:
         self._client = client
         self._watch = watch
-        self._place = place
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send a command."""
         start = time.monotonic()
         reply = self._client.execute_command(*command, **options)
-        self._watch.sent(self._place, command, start, reply)
+        self._watch.sent(command, start, reply)
         return reply
 
     def pipeline(self, *, transaction: bool) -> Any:
         """Return a pipeline that is recorded too."""
-        return _Pipeline(self._client.pipeline(transaction=transaction), self._watch, self._place)
+        return _Pipeline(self._client.pipeline(transaction=transaction), self._watch)
 
 
 class _Pipeline:
-    def __init__(self, pipeline: Any, watch: Watch, place: int) -> None:
+    def __init__(self, pipeline: Any, watch: Watch) -> None:
         self._pipeline = pipeline
         self._watch = watch
-        self._place = place
         self._commands: list[Sequence[Any]] = []
 
     def execute_command(self, *command: Any, **options: Any) -> None:
@@ -95,14 +93,8 @@ class _Pipeline:
         start = time.monotonic()
         replies = self._pipeline.execute(**options)
         for command, reply in zip(self._commands, replies, strict=True):
-            self._watch.sent(self._place, command, start, reply)
+            self._watch.sent(command, start, reply)
         return replies
-
-
-def watched(clients: Sequence[Any], watch: Watch) -> Any:
-    """Return the constructor's client argument: one client, or the list of several."""
-    several = [Watched(client, watch, place) for place, client in enumerate(clients)]
-    return several if len(several) > 1 else several[0]
 
 
 def _bytes(value: Any) -> bytes:

@@ -58,13 +58,14 @@ def test_bad_names_and_clients() -> None:
     with pytest.raises(ValueError, match="must not contain '}'"):
         ShardedBloomFilter(redis.Redis(), "{a}b", **OPTIONS)
     with pytest.raises(ValueError, match="at least one"):
-        ShardedBloomFilter([], "f", **OPTIONS)
-    with pytest.raises(ValueError, match="2 servers"):
-        ShardedBloomFilter([redis.Redis()] * 2, "f", **OPTIONS, shards=1)
+        ShardedBloomFilter([], "f", **OPTIONS)  # type: ignore[arg-type]  # the point
+    for clients in ([redis.Redis()] * 2, [redis.Redis()] * 3):
+        with pytest.raises(ValueError, match=r"takes one client, not a list .* redis\+cluster://"):
+            ShardedBloomFilter(clients, "f", **OPTIONS)  # type: ignore[arg-type]  # the point
     with pytest.raises(TypeError, match=r"asyncio\.ShardedBloomFilter"):
-        ShardedBloomFilter([redis.asyncio.Redis()], "f", **OPTIONS)  # type: ignore[list-item]  # the point
+        ShardedBloomFilter(redis.asyncio.Redis(), "f", **OPTIONS)  # type: ignore[arg-type]  # the point
     with pytest.raises(TypeError, match=r"bloomredis\.ShardedBloomFilter"):
-        bloomredis.asyncio.ShardedBloomFilter([redis.Redis()], "f", **OPTIONS)  # type: ignore[list-item]  # the point
+        bloomredis.asyncio.ShardedBloomFilter(redis.Redis(), "f", **OPTIONS)  # type: ignore[arg-type]  # the point
 
 
 def test_same_answers_as_a_set(bloom: Any, client: redis.Redis) -> None:

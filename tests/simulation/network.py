@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import redis
+from redis.crc import key_slot
 
 from bloomredis.protocol import scripts
+from bloomredis.stored.shards.record import SLOTS
 from bloomredis.stored.state.claim_calls import OWNER_BYTES
 
 _BY_WORD: Final = {
@@ -48,6 +50,17 @@ def verb_of(command: Sequence[Any]) -> str:
     return verb.removeprefix("module_") if verb else str(command[0])
 
 
+def key_of(command: Sequence[Any]) -> bytes:
+    """Return the first key of a command."""
+    key = command[3 if str(command[0]).startswith("EVAL") else 1]
+    return key if isinstance(key, bytes) else str(key).encode()
+
+
+def node_of(key: bytes, nodes: int) -> int:
+    """Return the node of a cluster that has a key: each has a range of slots, as long as the others."""
+    return 0 if nodes == 1 else key_slot(key) * nodes // SLOTS
+
+
 def owners_in(command: Sequence[Any]) -> list[bytes]:
     """Return the owners in a command about claims, in order; none for another command."""
     at = _OWNERS.get(verb_of(command))
@@ -80,7 +93,7 @@ class Exchange:
     """Commands that a client sends until it has the replies, or gives up.
 
     :ivar requests: the requests that it is sent for.
-    :ivar place: the place of the server among several.
+    :ivar place: the index of the node, if there are several.
     :ivar executions: executions of its commands, by any attempt.
     :ivar is_refused: whether the server had no memory for it.
     :ivar answer: called with the reply.

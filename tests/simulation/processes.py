@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bloomredis.protocol import steps
 from tests.simulation.history import Request
+from tests.simulation.network import key_of, node_of
 
 ACKNOWLEDGING: Final = ("reserve", "clear", "delete")
 """Calls after which an object accepts the stored filter."""
@@ -194,7 +195,9 @@ class Call:
         self._ended(self, answer, error)
 
 
-def grouped(step: Any) -> list[tuple[tuple[int, ...], list[int], list[steps.Call]]]:
-    """Return, for each server, the way to it and its calls of a step."""
+def grouped(step: Any, nodes: int) -> list[tuple[int, list[int], list[steps.Call]]]:
+    """Return the index of each node with its calls of a step, and their indexes."""
     calls = step.calls if isinstance(step, steps.Many) else [step]
-    return [(server, own, [calls[i] for i in own]) for server, own in steps.by_server(calls).items()]
+    places = [node_of(key_of(call.commands[0]), nodes) for call in calls]
+    own = {place: [i for i, each in enumerate(places) if each == place] for place in dict.fromkeys(places)}
+    return [(place, mine, [calls[i] for i in mine]) for place, mine in own.items()]

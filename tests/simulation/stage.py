@@ -20,7 +20,17 @@ from tests.simulation.environment import Environment
 from tests.simulation.forking import after_fork
 from tests.simulation.history import state_of
 from tests.simulation.loop import Client, Loop
-from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, owners_in, verb_of
+from tests.simulation.network import (
+    KNOWN_SCRIPTS,
+    Exchange,
+    Message,
+    Network,
+    error_of,
+    key_of,
+    node_of,
+    owners_in,
+    verb_of,
+)
 from tests.simulation.processes import Call, Owner, Process, Setup, grouped
 from tests.simulation.server import Server
 
@@ -128,9 +138,9 @@ class Stage(ABC):
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
         """Return a new filter object, or its operations."""
 
-    def client(self, owner: Owner, place: int = 0) -> Client:
-        """Return an asyncio client of a server."""
-        return Client(owner.process.loop, partial(self._post, owner, place))
+    def client(self, owner: Owner) -> Client:
+        """Return an asyncio client of the server, or of all nodes."""
+        return Client(owner.process.loop, partial(self._post, owner))
 
     def adopt(self, owner: Owner) -> None:
         """Register a filter object for calls."""
@@ -155,11 +165,11 @@ class Stage(ABC):
         """Start a call on a filter object."""
 
     def send(self, call: Call, step: Any) -> None:
-        """Send an operation's commands, to several servers at once if it names several."""
+        """Send an operation's commands, to several nodes at once if their keys lie on several."""
         if isinstance(step, Here):
             call.answer(self._here(step))
             return
-        groups = grouped(step)
+        groups = grouped(step, len(self.servers))
         is_one = isinstance(step, Asked)
         answers: list[Any] = [None] * sum(len(own) for _, own, _ in groups)
         waiting = set(range(len(groups)))
@@ -181,9 +191,9 @@ class Stage(ABC):
             else:
                 call.answer(answers[0] if is_one else answers)
 
-        for group, (server, _, calls) in enumerate(groups):
+        for group, (place, _, calls) in enumerate(groups):
             single, then = len(calls) == 1 and calls[0].is_single, partial(take, group)
-            place, ref = (server[-1], f"{call.ref}@{group}") if server else (0, call.ref)
+            ref = f"{call.ref}@{group}" if len(self.servers) > 1 else call.ref
             exchange = Exchange(ref, call.owner, joined(calls), call.requests, is_single=single, place=place)
             exchange.answer = exchange.fail = then
             self.network.send(exchange, self.server.data.now)
@@ -198,16 +208,43 @@ class Stage(ABC):
             step.take(batch)
         return batch
 
-    def _post(self, owner: Owner, place: int, commands: list[Any], future: Any, single: bool) -> None:  # noqa: FBT001 - as a client is given it
-        """Send an asyncio client's commands."""
+    def _post(self, owner: Owner, commands: list[Any], future: Any, single: bool) -> None:  # noqa: FBT001 - as a client is given it
+        """Send an asyncio client's commands; those of a pipeline go to the node of each."""
+        nodes = [node_of(key_of(command), len(self.servers)) for command in commands]
+        groups = {node: [i for i, each in enumerate(nodes) if each == node] for node in dict.fromkeys(nodes)}
+        replies: list[Any] = [None] * len(commands)
+        waiting = set(groups)
+
+        def take(node: int, answer: Any) -> None:
+            for i, reply in zip(groups[node], [answer] if single else answer, strict=True):
+                replies[i] = reply
+            waiting.discard(node)
+            if not waiting and not future.done():
+                future.set_result(replies[0] if single else replies)
+
+        def fail(error: BaseException) -> None:
+            if not future.done():
+                future.set_exception(error)
+
+        for node, own in groups.items():
+            sent = [commands[i] for i in own]
+            exchange = self._post_to(owner, node, sent, single=single)
+            exchange.answer, exchange.fail = partial(take, node), fail
+            future.add_done_callback(partial(self._abandon, exchange))
+
+    def _abandon(self, exchange: Exchange, done: Any) -> None:
+        if done.cancelled():
+            self.network.abandon(exchange)
+
+    def _post_to(self, owner: Owner, place: int, commands: list[Any], *, single: bool) -> Exchange:
+        """Send commands to a node."""
         free = next(i for i in range(100) if f"{owner.name}/{i}" not in self.network.exchanges)
         call = self.tasks.get(asyncio.current_task(owner.process.loop))
         requests = self.waiting(owner) if call is None else call.requests
         exchange = Exchange(f"{owner.name}/{free}", owner, commands, requests, is_single=single, place=place)
         exchange.requests = self.requests_of(exchange, *commands)
-        exchange.answer, exchange.fail = future.set_result, future.set_exception
-        future.add_done_callback(lambda done: self.network.abandon(exchange) if done.cancelled() else None)
         self.network.send(exchange, self.server.data.now)
+        return exchange
 
     def waiting(self, owner: Owner) -> Sequence[Any]:
         """Return the requests that a shared batch may be for."""

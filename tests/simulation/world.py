@@ -38,7 +38,7 @@ class World(Stage):
     """
 
     def __init__(self, scenario: Scenario, environment: Environment, servers: Sequence[Server]) -> None:
-        super().__init__(scenario, environment, servers)
+        super().__init__(scenario, environment, servers[:1])
         self.kind: Kind = KINDS[scenario.kind]
         self.history = History(ITEMS, self.clocks)
         self.rules = Rules(self.history, self.clocks, counts=self.kind.counts)

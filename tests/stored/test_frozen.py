@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import redis
 import bloomredis
 from bloomredis import LocalFilter, keyed
 from tests.support.frozen import CLAIMED, NAME, SECRET, frozen
-from tests.support.servers import Server, binaries, running
 
 FROZEN = frozen()
 FILES = {name: case for name, case in FROZEN.items() if case["file"]}
@@ -26,20 +24,11 @@ def options(name: str) -> dict[str, Any]:
     return {"encode": keyed(SECRET)} if name == "encoded" else {}
 
 
-@pytest.fixture
-def clients(server: Server) -> Iterator[list[redis.Redis]]:
-    """Clients of two servers."""
-    with server.client() as first, running(binaries()["redis-6.2"]) as other, other.client() as second:
-        yield [first, second]
-
-
-def placed(clients: list[redis.Redis], case: dict[str, Any]) -> Any:
-    """Put the frozen keys on as many servers as they came from; return the filter's clients."""
-    own = clients[: len(case["keys"])]
-    for client, keys in zip(own, case["keys"], strict=True):
-        for key, data in keys.items():
-            client.set(key, bytes.fromhex(data))
-    return own if len(own) > 1 else own[0]
+def place(client: redis.Redis, case: dict[str, Any]) -> None:
+    """Write the frozen keys."""
+    (keys,) = case["keys"]
+    for key, data in keys.items():
+        client.set(key, bytes.fromhex(data))
 
 
 def check(f: Any, items: list[str]) -> None:
@@ -52,11 +41,11 @@ def check(f: Any, items: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_frozen_keys(clients: list[redis.Redis], name: str) -> None:
+def test_frozen_keys(client: redis.Redis, name: str) -> None:
     """Each filter opens, has its items, and accepts others."""
     case = FROZEN[name]
-    own = placed(clients, case)
-    f = getattr(bloomredis, case["class"]).open(own, NAME, **options(name))
+    place(client, case)
+    f = getattr(bloomredis, case["class"]).open(client, NAME, **options(name))
     check(f, case["items"])
 
 
@@ -73,7 +62,7 @@ def test_frozen_files(any_client: redis.Redis, tmp_path: Path, name: str) -> Non
 
 def test_a_frozen_claim(any_client: redis.Redis) -> None:
     """Its item is busy for everybody but its holder."""
-    placed([any_client], FROZEN["claimed"])
+    place(any_client, FROZEN["claimed"])
     f = bloomredis.BloomFilter.open(any_client, NAME)
     assert f.claim(CLAIMED).state == "busy"
     f.claim(CLAIMED, owner="somebody").commit()
@@ -82,7 +71,7 @@ def test_a_frozen_claim(any_client: redis.Redis) -> None:
 
 def test_frozen_counters(any_client: redis.Redis) -> None:
     """Items that a frozen filter counted can be removed."""
-    placed([any_client], FROZEN["counting"])
+    place(any_client, FROZEN["counting"])
     f = bloomredis.CountingBloomFilter.open(any_client, NAME)
     items = FROZEN["counting"]["items"]
     assert [f.remove(item) for item in items] == [True] * len(items)

@@ -12,9 +12,8 @@ import pytest
 import redis
 
 import bloomredis
-from bloomredis import BloomFilter, FilterLostError, FilterMismatchError, LocalFilter, ShardedBloomFilter
+from bloomredis import BloomFilter, FilterLostError, FilterMismatchError, LocalFilter
 from tests.support.frozen import NAME, frozen
-from tests.support.servers import binaries, running
 from tests.support.values import for_each
 
 FROZEN: Final = {
@@ -91,16 +90,6 @@ def test_a_new_filter_in_its_place(client: redis.Redis) -> None:
     put(client, "classic")
     client.setrange(NAME, 6, b"\2")
     refused(client, lambda: BloomFilter(client, NAME, capacity=100, error_rate=0.01).add("new"))
-
-
-def test_a_copy_of_the_shard_record(any_client: redis.Redis) -> None:
-    """A later version on one of several servers is refused."""
-    with running(binaries()["redis-6.2"]) as server, server.client() as other:
-        clients = [any_client, other]
-        for client, keys in zip(clients, frozen()["sharded on two servers"]["keys"], strict=True):
-            client.mset({key: bytes.fromhex(data) for key, data in keys.items()})
-        other.setrange(NAME, 6, b"\2")
-        refused(other, lambda: ShardedBloomFilter.open(clients, NAME))
 
 
 def later(data: bytes, at: int) -> bytes:

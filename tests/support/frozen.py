@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,7 +43,7 @@ Make = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """How a filter is made, given one client or a list of them; it then has the items.
+    """How a filter is made; it then has the items.
 
     :param of: its class.
     :param make: returns the filter; None if the process that made it has ended.
@@ -53,7 +52,6 @@ class Case:
     of: type[Any]
     make: Make
     items: Sequence[str] = field(default_factory=lambda: ITEMS)
-    servers: int = 1
 
 
 def _new(of: type[Any], items: Sequence[str] = ITEMS, **options: Any) -> Make:
@@ -122,7 +120,6 @@ CASES: Final = {
     "shards that are a header alone": Case(
         ShardedBloomFilter, _new(ShardedBloomFilter, FEW, **_SHARDED), FEW
     ),
-    "sharded on two servers": Case(ShardedBloomFilter, _new(ShardedBloomFilter, **_SHARDED), ITEMS, 2),
     "restored": Case(ShardedBloomFilter, _restored, FEW),
     "being restored": Case(ShardedBloomFilter, _being_restored),
     "being made": Case(ShardedBloomFilter, _being_made, ()),
@@ -136,12 +133,10 @@ def frozen() -> dict[str, dict[str, Any]]:
 
 
 def _freeze(case: Case) -> dict[str, Any]:
-    with ExitStack() as stack:
-        servers = [stack.enter_context(running(binaries()["valkey-9"])) for _ in range(case.servers)]
-        clients: list[Any] = [stack.enter_context(server.client()) for server in servers]
-        f = case.make(clients if case.servers > 1 else clients[0])
+    with running(binaries()["valkey-9"]) as server, server.client() as client:
+        f = case.make(client)
         file = saved(f).hex() if f is not None else None
-        keys = [dict(_stored(client)) for client in clients]
+        keys = [dict(_stored(client))]
     return {"class": case.of.__name__, "items": list(case.items), "keys": keys, "file": file}
 
 

@@ -44,7 +44,7 @@ async def urls() -> None:
     await seen.aclose()
     numbers = BloomFilter[float].from_url("memory://", "n", encode=as_bytes)
     assert_type(numbers, BloomFilter[float])
-    sharded = ShardedBloomFilter.from_url(["memory://", "redis://host"], "seen", shards=16)
+    sharded = ShardedBloomFilter.from_url("redis+cluster://host", "seen", shards=16)
     await sharded.close()
 
 
@@ -94,7 +94,7 @@ async def life(client: Redis) -> None:
     assert_type(seen.with_client(Redis()), BloomFilter)
 
 
-async def classes(client: Redis, servers: list[Redis], cluster: RedisCluster) -> None:
+async def classes(client: Redis, cluster: RedisCluster) -> None:
     """The other classes."""
     scaling = ScalingBloomFilter(client, "s", capacity=1_000, error_rate=0.01, expansion=4)
     await scaling.add("a")
@@ -103,7 +103,7 @@ async def classes(client: Redis, servers: list[Redis], cluster: RedisCluster) ->
         client, "r", capacity=1_000, error_rate=0.01, window=timedelta(hours=1), slices=2, coalesce=False
     )
     await rotating.add_many(["a"])
-    sharded = await ShardedBloomFilter.open(servers, "h")
+    sharded = await ShardedBloomFilter.open(client, "h")
     await sharded.add_many(["a"])
     over = ShardedBloomFilter(cluster, "h", capacity=10**10, error_rate=0.01, shards=32)
     await over.contains("a")

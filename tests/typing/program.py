@@ -69,7 +69,7 @@ def full(error: FilterFullError) -> None:
     log.warning("%s", error)
 
 
-def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
+def constructors(client: redis.Redis) -> None:
     """Every parameter of every class."""
     BloomFilter(client, "seen")
     BloomFilter(client, name="seen", capacity=None, error_rate=None, layout=None, ttl=None)
@@ -114,7 +114,7 @@ def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
         retry_safe=False,
     )
     ShardedBloomFilter(
-        servers, "seen", capacity=10**10, error_rate=0.001, shards=64, seed=7, layout="blocked", ttl=3600
+        client, "seen", capacity=10**10, error_rate=0.001, shards=64, seed=7, layout="blocked", ttl=3600
     )
     CountingBloomFilter(client, "seen", capacity=100_000, error_rate=0.001, ttl=3600, min_replicas=1)
 
@@ -131,7 +131,7 @@ def urls() -> None:
     ScalingBloomFilter.from_url("embedded://", "seen", capacity=1_000, error_rate=0.01).close()
     RotatingBloomFilter.from_url("memory://", "seen", capacity=1_000, error_rate=0.01, window=60).close()
     CountingBloomFilter.from_url("memory://", "seen").close()
-    ShardedBloomFilter.from_url(["memory://", "redis://host"], "seen", shards=16).close()
+    ShardedBloomFilter.from_url("redis+cluster://host", "seen", shards=16).close()
 
 
 def items(seen: BloomFilter, names: list[str]) -> None:
@@ -191,7 +191,7 @@ def life(client: redis.Redis) -> None:
     assert_type(local.info().fill_ratio, float)
 
 
-def moves(client: redis.Redis, servers: list[redis.Redis], clicks: BloomFilter[Click]) -> None:
+def moves(client: redis.Redis, clicks: BloomFilter[Click]) -> None:
     """Whole filters: to a file and back, to another server, and merged."""
     seen = BloomFilter(client, "seen")
     seen.save("seen.bloom", progress=lambda done, total: log.info("%d of %d", done, total))
@@ -204,8 +204,8 @@ def moves(client: redis.Redis, servers: list[redis.Redis], clicks: BloomFilter[C
     seen.merge(BloomFilter(client, "other"))
     seen.merge(LocalFilter.open("seen.bloom", verify=False))
     assert_type(LocalFilter[Click].open("seen.bloom", encode=Click.key), LocalFilter[Click])
-    sharded = ShardedBloomFilter(servers, "seen")
-    assert_type(sharded.copy(servers, "copy"), ShardedBloomFilter)
+    sharded = ShardedBloomFilter(client, "seen")
+    assert_type(sharded.copy(client, "copy"), ShardedBloomFilter)
     assert_type(ScalingBloomFilter.adopt(client, "seen", expansion=4), ScalingBloomFilter)
 
 
@@ -261,10 +261,10 @@ def forgetting(seen: RotatingBloomFilter) -> None:
     seen.delete()
 
 
-def spread(servers: list[redis.Redis], cluster: redis.RedisCluster) -> None:
-    """A sharded filter, over a list of servers and over a cluster."""
-    seen = ShardedBloomFilter.open(servers, "seen")
-    seen = seen.with_client(servers)
+def spread(client: redis.Redis, cluster: redis.RedisCluster) -> None:
+    """A sharded filter, over a server and over a cluster."""
+    seen = ShardedBloomFilter.open(client, "seen")
+    seen = seen.with_client(cluster)
     seen.load(range(1_000))
     seen.expire(60)
     over = ShardedBloomFilter(cluster, "seen", capacity=10**10, error_rate=0.001)

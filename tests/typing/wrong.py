@@ -58,10 +58,10 @@ bloomredis.asyncio.RotatingBloomFilter(async_client, "seen", capacity=1_000, err
 # Clients.
 BloomFilter(async_client, "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter.open(async_client, "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-ShardedBloomFilter([async_client], "seen")  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+ShardedBloomFilter(async_client, "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 bloomredis.asyncio.BloomFilter(client, "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 bloomredis.asyncio.BloomFilter(redis.RedisCluster(host="localhost"), "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-bloomredis.asyncio.ShardedBloomFilter([client], "seen")  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+ShardedBloomFilter([client], "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 from_guava(object(), "seen", b"")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 to_guava(scaling)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 # Words.

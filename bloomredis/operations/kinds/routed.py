@@ -57,7 +57,8 @@ LOADED_TOGETHER: Final = 4
 class RoutedOperations(Verbs):
     """The operations of a filter in several parts; the subclass finds the part of an item."""
 
-    servers: int
+    servers: int = 1
+    """Number of servers over which another system spreads the parts."""
     cache: None = None
     """Filters in several parts have no local cache."""
 

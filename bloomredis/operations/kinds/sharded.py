@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import accumulate, pairwise
 from typing import TypeVar, Unpack
 
@@ -11,7 +10,6 @@ from bloomredis import arguments
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, PackedBatch, Prepared
 from bloomredis.bits.hashing import Digests
-from bloomredis.operations.claims.state import ClaimState
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.packing import PACKED
 from bloomredis.operations.kinds.filter import FilterOperations
@@ -55,31 +53,18 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         if layout is not None:
             planning.check_name(layout)
         made_for = arguments.parameters(capacity, error_rate)
-        plan = made_for and partial(
-            shard_record.plan_record, *made_for, layout=layout, shards=shards, seed=seed
-        )
+        plan = made_for and shard_record.plan_record(*made_for, layout=layout, shards=shards, seed=seed)
         storage = options.storage(ttl, can_create=plan is not None)
         wanted = {"shards": shards, "seed": seed}
         self.stored = StoredShards(name, plan=plan, layout=layout, wanted=wanted, **storage)
         self.sessions = Sessions(self.stored.key)
-        self.servers = 1
-
-    def over(self, servers: int) -> None:
-        """Spread the shards over that many servers; to be called before the first operation."""
-        if servers < 1:
-            raise ValueError("a list of clients must have at least one")
-        self.servers = servers
-        self.stored.over(servers)
 
     def _ready(self) -> Op[None]:
         if self.stored.handle is None:
             yield from self.stored.open()
 
     def _shard(self, number: int) -> PartId:
-        return self.stored.known_record.server(number), self.stored.shard(number)
-
-    def server_of(self, state: ClaimState) -> int:
-        return 0 if self.stored.handle is None else super().server_of(state)
+        return 0, self.stored.shard(number)
 
     def _place(self, encoded: bytes) -> PartId:
         return self._shard(self.stored.known_record.number(encoded))
@@ -88,7 +73,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         return {self._shard(number): own for number, own in self.stored.known_record.parted(encoded).items()}
 
     def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        if self.stored.handle is not None and self.servers == 1:
+        if self.stored.handle is not None:
             return call(self._part(self._place(encoded)))
         return super()._route_encoded(encoded, call)
 
@@ -119,7 +104,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         return None if self.stored.handle is None else self._part(self._place(encoded))
 
     def on_part(self, number: int, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """Run an operation on the shard with that number, on its server; the filter must be open."""
+        """Run an operation on the shard with that number; the filter must be open."""
         return self._on(self._shard(number), call)
 
     def _shards(self) -> list[PartId]:

@@ -151,26 +151,25 @@ def save(stored: Stored, file: BinaryIO, progress: Progress | None) -> Op[None]:
 
 
 def restore(
-    name: str, of: str, servers: int, file: BinaryIO, *, encoded: int | None, progress: Progress | None
+    name: str, of: str, file: BinaryIO, *, encoded: int | None, progress: Progress | None
 ) -> Op[None]:
     """Restore the filter of a file under a name.
 
     :param of: the class that the filter must have.
-    :param servers: number of servers over which a sharded filter is spread.
     :param encoded: the encoding that its items must have; None for any.
     """
     source: FileSource = yield Compute(partial(FileSource, file))
     if called(source.saved) != of:
         raise ValueError(f"the file holds a {called(source.saved)}, not a {of}: use {called(source.saved)}")
     encoding.check_encoding(f"the file for {name}", mergeable.whole(source.saved).encoding, encoded)
-    target = yield from restoring.target(name, source.saved, servers)
+    target = yield from restoring.target(name, source.saved)
     yield from _transfer(source, target, progress, end=source.end)
 
 
-def copy(stored: Stored, name: str, servers: int, progress: Progress | None) -> Op[None]:
+def copy(stored: Stored, name: str, progress: Progress | None) -> Op[None]:
     """Copy a filter to another name, over two clients; the second is that of the copy."""
     source = yield from within(0, reading.read_parts(stored))
-    target = yield from within(1, restoring.target(name, source.saved, servers))
+    target = yield from within(1, restoring.target(name, source.saved))
     yield from _transfer(source, target, progress, sides=(0, 1))
 
 

@@ -88,7 +88,7 @@ def stored_source(
     """
 
     def beside(part: Part, key: bytes) -> bytes | None:
-        own = parts.locations[part.number].key
+        own = parts.keys[part.number]
         return own if together(own, key) else None
 
     return MergeSource(parts.name, parts.saved, pieces, beside)

@@ -9,7 +9,7 @@ from typing import Final
 from bloomredis.errors import FilterLostError, FilterNotFoundError
 from bloomredis.protocol import replies
 from bloomredis.protocol.calls import call
-from bloomredis.protocol.gather import at, gather, unless_failed
+from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.pieces import AT_ONCE, PIECE_BYTES, READ
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
@@ -25,30 +25,20 @@ _GONE: Final = (replies.MISSING, replies.CHANGED, replies.FOREIGN, replies.DAMAG
 
 
 @dataclass(frozen=True, slots=True)
-class PartLocation:
-    """The location of a part: its key, and the number of its server among several."""
-
-    key: bytes
-    server: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class StoredParts:
-    """A stored filter without its bits, and the locations of the bits."""
+    """A stored filter without its bits, and the keys of the bits."""
 
     name: str
     saved: Saved
-    locations: Mapping[int, PartLocation]  # by the number of the part
+    keys: Mapping[int, bytes]  # by the number of the part
 
     def read(self, part: Part, run: range) -> Op[list[bytes]]:
         """Return the pieces of a part that begin at these bytes, read from the primary.
 
         :raises FilterLostError: the filter was replaced or lost meanwhile.
         """
-        location, identity = self.locations[part.number], part.header.identity
-        calls = (
-            at(location.server, call(READ, [location.key], [identity, first, PIECE_BYTES])) for first in run
-        )
+        key, identity = self.keys[part.number], part.header.identity
+        calls = (call(READ, [key], [identity, first, PIECE_BYTES]) for first in run)
         try:
             return unless_failed((yield from gather(calls)))
         except Refusal as refusal:
@@ -78,7 +68,7 @@ def read_parts(stored: Stored) -> Op[StoredParts]:
         return (yield from _of_shards(stored))
     (found,) = yield from stored.current()
     return StoredParts(
-        stored.name, Saved(b"", (Part(0, found.header),), _milliseconds(found)), {0: PartLocation(found.key)}
+        stored.name, Saved(b"", (Part(0, found.header),), _milliseconds(found)), {0: found.key}
     )
 
 
@@ -114,7 +104,7 @@ def _of_layers(stored: StoredLayers) -> Op[StoredParts]:
         saved.check()
     except ValueError as error:  # the filter was emptied meanwhile
         raise FilterLostError(f"{stored.name!r} was replaced while it was read: {error}") from None
-    return StoredParts(stored.name, saved, {number: PartLocation(keys[number]) for number in left})
+    return StoredParts(stored.name, saved, {number: keys[number] for number in left})
 
 
 def _of_shards(stored: StoredShards) -> Op[StoredParts]:
@@ -123,12 +113,10 @@ def _of_shards(stored: StoredShards) -> Op[StoredParts]:
     written = {number: each for number, (each,) in enumerate(described) if each.size_bytes > each.first_byte}
     parts = tuple(Part(number, each.header) for number, each in written.items())
     record = found.record.settled({part.number: part.header.created_at for part in parts})
-    places = {
-        number: PartLocation(each.key, found.record.server(number) if stored.servers > 1 else None)
-        for number, each in written.items()
-    }
     ttl = 0 if found.ttl < 0 else max(1, found.ttl)
-    return StoredParts(stored.name, Saved(record.pack(), parts, ttl), places)
+    return StoredParts(
+        stored.name, Saved(record.pack(), parts, ttl), {number: each.key for number, each in written.items()}
+    )
 
 
 def _milliseconds(found: Description) -> int:

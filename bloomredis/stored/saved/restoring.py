@@ -9,7 +9,6 @@ from typing import Final
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.calls import call, send_command
-from bloomredis.protocol.gather import at
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.layers.layers import StoredLayers
 from bloomredis.stored.layers.record import LayerRecord, RotatingRecord
@@ -133,9 +132,9 @@ def _left(record: LayerRecord, began: int, now: int, ttl: int) -> int | None:
 class Shards(RestoreTarget):
     """A filter in shards, which appears with its record."""
 
-    def __init__(self, name: str, saved: Saved, record: ShardRecord, servers: int) -> None:
+    def __init__(self, name: str, saved: Saved, record: ShardRecord) -> None:
         super().__init__(name, saved)
-        self._stored = RestoredShards(name, record, saved.ttl, servers)
+        self._stored = RestoredShards(name, record, saved.ttl)
         self._heads = {part.number: part.header for part in saved.parts}
 
     def begin(self) -> Op[None]:
@@ -151,12 +150,11 @@ class Shards(RestoreTarget):
         yield from self._stored.discard()
 
 
-def target(name: str, saved: Saved, servers: int = 1) -> Op[RestoreTarget]:
+def target(name: str, saved: Saved) -> Op[RestoreTarget]:
     """Return the target for a saved filter, with new generations and the time of the server's clock."""
-    clock = at(0 if servers > 1 else None, call(_TIME, [name.encode()], []))
-    renewed = saved.renewed(created_at=(yield from clock))
+    renewed = saved.renewed(created_at=(yield from call(_TIME, [name.encode()], [])))
     if renewed.parsed is None:
         return OneKey(name, renewed)
     if isinstance(renewed.parsed, LayerRecord):
         return Layers(name, renewed, renewed.parsed)
-    return Shards(name, renewed, renewed.parsed, servers)
+    return Shards(name, renewed, renewed.parsed)

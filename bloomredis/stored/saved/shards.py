@@ -1,11 +1,11 @@
-"""Restoring a sharded filter under a new name: first the shards, over slots and servers, then the record.
+"""Restoring a sharded filter under a new name: first the shards, over many slots, then the record.
 
     step                                   | left behind by a crash after this step
     ---------------------------------------|-----------------------------------------------------------------
     write shards under temporary keys      | strings that expire within ten minutes
     rename the shards                      | strings that expire within a minute
     write the record                       | a record in the state `RESTORED`, which names these shards
-    give the parts its time to live        | the same
+    give the shards its time to live       | the same
     set the record in use                  | the filter
 
 A client that opens a record in this state does the remaining steps, or deletes everything if a shard has
@@ -33,26 +33,20 @@ from bloomredis.stored.state.base import taken
 class RestoredShards(StoredShards):
     """The shards and the record of a filter that does not exist yet."""
 
-    def __init__(self, name: str, record: ShardRecord, ttl: int, servers: int) -> None:
+    def __init__(self, name: str, record: ShardRecord, ttl: int) -> None:
         """Take the record and the time to live of the new filter, in ms, 0 for none."""
         shard_record.checked_name(name)
-        if record.shards < servers:
-            raise ValueError(f"{record.shards} shards leave some of {servers} servers without a shard")
         super().__init__(name, plan=None, layout=None, wanted={}, ttl=ttl, on_lost="raise", wait=None)
-        self.over(servers)
-        made = record.made + (0,) * (servers - 1)
-        self._restored = replace(record, state=RESTORED, servers=servers, made=made)
+        self._restored = replace(record, state=RESTORED)
         self._writings: dict[int, Writing] = {}
 
     def check_free(self) -> Op[None]:
-        """Raise `FilterMismatchError` if a filter with this name, or a part of it, exists."""
-        record = self._restored
-        while (found := (yield from self._look_everywhere())[0]) is not None:
+        """Raise `FilterMismatchError` if a filter with this name, or a shard of it, exists."""
+        while (found := (yield from self._look())) is not None:
             if found.record.state == IN_USE:
                 raise taken(self.name)
             yield from self._go_on(found, noticed=True)
-        looks = ((number, part.seen()) for number, part in enumerate(self._parts(record)))
-        if any((yield from self._each(record, looks))):
+        if any((yield from self._each(shard.seen() for shard in self._shards_of(self._restored)))):
             raise FilterMismatchError(
                 f"shards of {self.name!r} exist without their record, which was lost or is about to be "
                 "written: delete() the filter, wait a minute, or use another name"
@@ -60,12 +54,6 @@ class RestoredShards(StoredShards):
 
     def write(self, number: int, head: Header, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
         """Write pieces of a shard, each with the index of its first byte among the bits."""
-        yield from self._on(self._restored.server(number), self._write(number, head, pieces))
-        oldest = next(iter(self._writings.values()))  # all are renewed together
-        if oldest.is_renewal_due():
-            yield from self._each_writing(lambda _, writing: writing.touch())
-
-    def _write(self, number: int, head: Header, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
         key = self._shard_key(number)
         if number not in self._writings:
             self._writings[number] = Writing(self.name, key)
@@ -74,6 +62,9 @@ class RestoredShards(StoredShards):
             yield from self._writings[number].write(key, head.size_bytes, [(0, new)])
         own = [(HEADER_BYTES + first, piece) for first, piece in pieces]
         yield from self._writings[number].write(key, head.size_bytes, own)
+        oldest = next(iter(self._writings.values()))  # all are renewed together
+        if oldest.is_renewal_due():
+            yield from self._each_writing(lambda _, writing: writing.touch())
 
     def publish(self) -> Op[None]:
         """Rename the shards, write the record, and set it in use.
@@ -106,9 +97,7 @@ class RestoredShards(StoredShards):
         yield from self._each_writing(lambda _, writing: writing.discard())
 
     def _each_writing(self, call: Callable[[int, Writing], Op[None]]) -> Op[None]:
-        yield from self._each(
-            self._restored, ((number, call(number, each)) for number, each in self._writings.items())
-        )
+        yield from self._each(call(number, each) for number, each in self._writings.items())
 
     def _shard_key(self, number: int) -> bytes:
         return shard_record.key(self.name, self._restored.shards, number).encode()

@@ -1,7 +1,6 @@
 """The record of a sharded filter: its shards, their keys, and the choice of an item's shard (lua/FORMAT.md).
 
-The record's *parts* are its shards and, if it spans several servers, the copies of the record on the other
-servers.  The record stores the time at which each part was created, which determines the part's identity.
+The record stores the time at which each shard was created, which determines the shard's identity.
 """
 
 from __future__ import annotations
@@ -44,12 +43,14 @@ MAX_RANGES: Final = 256
 
 RECORD_BYTES: Final = 96
 _EXTENSION: Final = struct.Struct(">QQQHHI")
+_ONE_CLIENT: Final = 1, 0
+"""The last two numbers of a record, which earlier releases used for lists of servers."""
 
 IN_USE: Final = 0
 MAKING: Final = 1
-"""The state of a record whose parts are being created, while parts of an earlier record are deleted."""
+"""The state of a record whose shards are being created, while shards of an earlier record are deleted."""
 DELETED: Final = 2
-"""The state of a record that is being deleted; its parts are deleted first."""
+"""The state of a record that is being deleted; its shards are deleted first."""
 RESTORED: Final = 3
 """The state of a record that was written after the shards in its table.
 
@@ -57,9 +58,9 @@ These shards expire soon unless a client gives them the record's time to live.  
 created.
 """
 NEW: Final = 4
-"""The state of a record that was written under a free name, and whose parts are being created.
+"""The state of a record that was written under a free name, and whose shards are being created.
 
-A part of another record that does not expire within a minute proves that the other record was lost.
+A shard of another record that does not expire within a minute proves that the other record was lost.
 """
 
 
@@ -68,29 +69,26 @@ class ShardRecord:
     """The parameters of a sharded filter.
 
     :ivar head: has the capacity and error rate of the whole filter, and the bits and hashes of one shard.
-    :ivar place: the index of the server among several, each of which has a copy of the record.
     :ivar state: the work that is left to do; none if it is `IN_USE`.
-    :ivar made: the time at which each part was created, in microseconds by the clock of its server; 0 for a
-        part that does not exist yet.  A copy has no times.
+    :ivar made: the time at which each shard was created, in microseconds by the clock of its server; 0 for a
+        shard that does not exist yet.
     """
 
     head: Header
     shards: int
     seed: int
     shard_capacity: int
-    servers: int = 1
-    place: int = 0
     state: int = IN_USE
     made: tuple[int, ...] = ()
 
     def pack(self) -> bytes:
         """Return the stored bytes."""
-        numbers = (self.shards, self.seed, self.shard_capacity, self.state, self.servers, self.place)
-        return self.head.pack() + _EXTENSION.pack(*numbers) + self.table
+        numbers = (self.shards, self.seed, self.shard_capacity, self.state)
+        return self.head.pack() + _EXTENSION.pack(*numbers, *_ONE_CLIENT) + self.table
 
     @property
     def table(self) -> bytes:
-        """The bytes of the times at which the parts were created."""
+        """The bytes of the times at which the shards were created."""
         return struct.pack(f">{len(self.made)}Q", *self.made)
 
     @property
@@ -109,32 +107,22 @@ class ShardRecord:
         generation = self.tag + time.to_bytes(8, "big")[_TAG_BYTES:]
         return replace(self.shard, generation=generation, created_at=time)
 
-    def owns(self, part: Header) -> bool:
-        """Return True if a header belongs to a part of this record, False if to a part of another record."""
-        same = len(self.head.generation) if part.kind == KIND else _TAG_BYTES
-        return part.generation[:same] == self.head.generation[:same]
+    def owns(self, shard: Header) -> bool:
+        """Return True if a header belongs to a shard of this record, False if to one of another record."""
+        return shard.generation[:_TAG_BYTES] == self.tag
 
     def settled(self, made: Mapping[int, int]) -> ShardRecord:
-        """Return the record of a saved filter: on one server, with the times of the shards that it has."""
+        """Return the record of a saved filter, with the times of the shards that it has."""
         times = tuple(made.get(number, 0) for number in range(self.shards))
-        return replace(self, state=IN_USE, servers=1, place=0, made=times)
+        return replace(self, state=IN_USE, made=times)
 
     def renewed(self, state: int) -> ShardRecord:
-        """Return the record with a new generation, whose parts do not exist yet."""
+        """Return the record with a new generation, whose shards do not exist yet."""
         return replace(self.unmade(state), head=replace(self.head, generation=os.urandom(8), count=0))
 
     def unmade(self, state: int = MAKING) -> ShardRecord:
-        """Return the record in a state in which missing parts are created."""
-        return replace(self, state=state, made=(0,) * (self.shards + self.servers - 1))
-
-    def new_copy(self, place: int) -> ShardRecord:
-        """Return a new copy of the record for a place."""
-        head = replace(self.head, flags=header.BEING_MADE)
-        return replace(self, head=head, place=place, state=IN_USE, made=())
-
-    def copy_made(self, time: int) -> Header:
-        """Return the header of a copy that was created at this time."""
-        return replace(self.head, created_at=time, count=0)
+        """Return the record in a state in which missing shards are created."""
+        return replace(self, state=state, made=(0,) * self.shards)
 
     def encoded(self, encoding: int) -> ShardRecord:
         """Return the record with this number of an encoding."""
@@ -155,19 +143,9 @@ class ShardRecord:
         return {int(numbers[own[0]]): own for own in runs}
 
     @property
-    def spread(self) -> tuple[int, ...]:
+    def spread(self) -> tuple[int, int]:
         """The parameters that determine the key of an item."""
-        return self.shards, self.seed, self.servers
-
-    def place_of(self, name: str, number: int) -> str:
-        """Return the name of a part for a message; number -1 is the record."""
-        shard = f"shard {number} of {name!r}" if 0 <= number < self.shards else repr(name)
-        server = self.server(number) if number >= 0 else 0
-        return f"{shard} on server {server} of {list(range(self.servers))}" if self.servers > 1 else shard
-
-    def server(self, number: int) -> int:
-        """Return the place of the server of a part; parts are numbered shards first, then copies."""
-        return number % self.servers if number < self.shards else number - self.shards + 1
+        return self.shards, self.seed
 
 
 def parse(data: bytes) -> ShardRecord:
@@ -175,25 +153,21 @@ def parse(data: bytes) -> ShardRecord:
     head = header.parse(data[: limits.HEADER_BYTES], KIND)
     if len(data) < RECORD_BYTES:
         raise ValueError(f"a record has {RECORD_BYTES} bytes or more, not {len(data)}")
-    shards, seed, capacity, state, servers, place = _EXTENSION.unpack(
-        data[limits.HEADER_BYTES : RECORD_BYTES]
-    )
+    shards, seed, capacity, state, *rest = _EXTENSION.unpack(data[limits.HEADER_BYTES : RECORD_BYTES])
     table = data[RECORD_BYTES:]
-    possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1
-    if not (possible and place < servers <= shards and state <= NEW and (state == IN_USE or not place)) or (
-        len(table) != (0 if place else 8 * (shards + servers - 1))
-    ):
+    if tuple(rest) != _ONE_CLIENT:
+        raise ValueError(f"its shards are on a list of {rest[0]} servers, not on one or on a cluster")
+    possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1 and state <= NEW
+    if not possible or len(table) != 8 * shards:
         raise ValueError(
             f"its parameters make no sharded filter: shards {shards}, seed {seed}, capacity {capacity}, "
-            f"state {state}, servers {servers}, index {place}, table of {len(table)} bytes"
+            f"state {state}, table of {len(table)} bytes"
         )
     return ShardRecord(
         head=head,
         shards=shards,
         seed=seed,
         shard_capacity=capacity,
-        servers=servers,
-        place=place,
         state=state,
         made=struct.unpack(f">{len(table) // 8}Q", table),
     )
@@ -206,6 +180,11 @@ def checked_name(name: str) -> str:
             f"the name of a sharded filter must not contain '}}', which ends a hash tag: {name!r}"
         )
     return name
+
+
+def shard_of(name: str, number: int) -> str:
+    """Return the name of a shard for a message."""
+    return f"shard {number} of {name!r}"
 
 
 def key(name: str, shards: int, number: int) -> str:
@@ -225,15 +204,12 @@ def plan_record(
     shards: SupportsIndex | None = None,
     layout: str | None = None,
     seed: SupportsIndex | None = None,
-    servers: int = 1,
 ) -> ShardRecord:
     """Return the record of a new filter; raise `ValueError` if the shards cannot hold it."""
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     planning.check_name(layout or planning.DEFAULT)
-    wanted = max(servers, _default_shards(count, rate, layout)) if shards is None else checked_shards(shards)
-    if wanted < servers:
-        raise ValueError(f"shards={wanted} leave some of {servers} servers without a shard")
+    wanted = _default_shards(count, rate, layout) if shards is None else checked_shards(shards)
     each = _shard_capacity(count, wanted, rate)
     try:
         head = planning.new_header(each, rate, layout)
@@ -244,7 +220,6 @@ def plan_record(
         shards=wanted,
         seed=SEED if seed is None else checked_seed(seed),
         shard_capacity=each,
-        servers=servers,
     )
 
 

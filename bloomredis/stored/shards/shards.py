@@ -1,22 +1,22 @@
-"""A sharded filter: its record, and the parts that the record names.
+"""A sharded filter: its record, and the shards that the record names.
 
-The record stores the time at which each part was created.  So its reader knows the identity of every shard,
+The record stores the time at which each shard was created.  So its reader knows the identity of every shard,
 and each call compares it.  To create a filter, a client first writes the record in a state that says that its
-parts are being created, and then takes these steps:
+shards are being created, and then takes these steps:
 
-1. Create the missing parts, empty, with a time to live of a minute.
+1. Create the missing shards, empty, with a time to live of a minute.
 2. Read the record.  If it has changed, begin again with the stored record.
-3. If parts of an earlier record were found, delete them and begin again.
-4. Settle the parts: give them the record's time to live.
-5. Write the times of the parts and the state "in use" into the record.
+3. If shards of an earlier record were found, delete them and begin again.
+4. Settle the shards: give them the record's time to live.
+5. Write the times of the shards and the state "in use" into the record.
 
 Every client that opens a record not in use takes these steps, so a client may die at any of them.  A client
-deletes or settles a part only if it saw the part before it read the record.  Each part has its own time of
-creation, so no identity is used twice: a record in use never names a part that was created late.
+deletes or settles a shard only if it saw the shard before it read the record.  Each shard has its own time of
+creation, so no identity is used twice: a record in use never names a shard that was created late.
 
-`clear()` writes a record whose parts are being created.  So does a client that opens the filter after its
-caller has handled the loss of a shard.  `delete()` writes a record in the state "deleted", deletes the parts,
-and then the record.
+`clear()` writes a record whose shards are being created.  So does a client that opens the filter after its
+caller has handled the loss of a shard.  `delete()` writes a record in the state "deleted", deletes the
+shards, and then the record.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar, Unpack
+from typing import Final, NamedTuple, TypeVar, Unpack
 
 from bloomredis.errors import (
     FilterMismatchError,
@@ -35,26 +34,24 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.protocol import forms, replies, scripts
-from bloomredis.protocol.gather import at, gather, unless_failed
+from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import Header
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.shards import record as shard_record
-from bloomredis.stored.shards.parts import RESERVE_RECORD, Seen, StoredCopy, StoredPart, StoredShard
+from bloomredis.stored.shards.parts import Seen, StoredShard
 from bloomredis.stored.shards.record import DELETED, IN_USE, MAKING, NEW, RESTORED, ShardRecord
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.state.versioned import Versioned
 
 T = TypeVar("T")
-_SETTLE: Final = scripts.load_script("settle_record", forms.record)
-_DELETE, _EXPIRE = (scripts.load_script(verb, forms.integer) for verb in ("delete", "expire"))
-_SHARED: Final = ("capacity", "error_rate", "layout", "num_bits", "num_hashes")
-_parameters = attrgetter(*(f"head.{name}" for name in _SHARED), "shards", "seed")
+_RESERVE, _SETTLE = (scripts.load_script(verb, forms.record) for verb in ("reserve_record", "settle_record"))
+_DELETE: Final = scripts.load_script("delete", forms.integer)
 _AT_ONCE: Final = 256
-"""The most parts that are read or created in one round trip."""
+"""The most shards that are read or created in one round trip."""
 
 
 class Found(NamedTuple):
@@ -65,30 +62,25 @@ class Found(NamedTuple):
 
 
 class StoredShards(StoredFilter):
-    """A sharded filter on one server, on a cluster, or on each of several servers."""
+    """A sharded filter, on one server or on a cluster."""
 
     def __init__(
         self,
         name: str,
         *,
-        plan: Callable[..., ShardRecord] | None,
+        plan: ShardRecord | None,
         layout: str | None,
         wanted: Mapping[str, int | None],
         **options: Unpack[planning.StorageOptions],
     ) -> None:
-        super().__init__(name, new=None, layout=layout, kind=shard_record.KIND, **options)
-        self._plan = plan
+        super().__init__(
+            name, new=None if plan is None else plan.head, layout=layout, kind=shard_record.KIND, **options
+        )
+        self._planned = plan and plan.encoded(self.encoding or 0)
         self._wanted: dict[str, object] = {key: value for key, value in wanted.items() if value is not None}
         self._shards: dict[int, StoredShard] = {}
         self._noticed = False  # a loss was detected, and the filter was not opened since
         self.record: ShardRecord | None = None
-        self.over(1)
-
-    def over(self, servers: int) -> None:
-        """Spread the shards over this number of servers; raise `ValueError` if it exceeds the shards."""
-        self.servers = servers
-        self._planned = self._plan(servers=servers).encoded(self.encoding or 0) if self._plan else None
-        self._new = self._planned.head if self._planned else None
 
     @property
     def head(self) -> Header | None:
@@ -119,16 +111,13 @@ class StoredShards(StoredFilter):
 
     # -- the record
 
-    def _on(self, place: int, operation: Op[T]) -> Op[T]:
-        return at(place if self.servers > 1 else None, operation)
-
     def _ask(self, new: ShardRecord | None = None, replaced: bytes = b"") -> Op[Found]:
         """Check and return the stored record.
 
         :param new: a record to write first if the key is missing or holds the identity `replaced`.
         """
         arguments: Arguments = [b"" if new is None else new.pack(), self._ttl, replaced]
-        data, ttl = yield from self._on(0, self._call(RESERVE_RECORD, arguments, self.wait if new else None))
+        data, ttl = yield from self._call(_RESERVE, arguments, self.wait if new else None)
         return Found(self._checked(data), ttl)
 
     def _look(self) -> Op[Found | None]:
@@ -143,18 +132,12 @@ class StoredShards(StoredFilter):
         now = yield from self._look()
         return now is not None and now.record == record
 
-    def _checked(self, data: bytes, place: int = 0) -> ShardRecord:
-        """Parse the record, or the copy at a place; raise if it differs from the wanted parameters."""
+    def _checked(self, data: bytes) -> ShardRecord:
+        """Parse the record; raise if it differs from the wanted parameters."""
         try:
             record = shard_record.parse(data)
         except ValueError as error:
             raise header.unusable(self.name, error) from None
-        if (record.servers, record.place) != (self.servers, place):
-            raise FilterMismatchError(
-                f"{self.name!r} was created on {record.servers} servers; client {place} of {self.servers} is "
-                f"that of server {record.place} (counted from 0): give a client of each server, in the order "
-                "in which the filter was created"
-            )
         self._check_parameters(record.head)
         encoding.check_encoding(self.name, record.head.encoding, self.encoding)
         self.compare({field: getattr(record, field) for field in self._wanted}, self._wanted)
@@ -163,7 +146,7 @@ class StoredShards(StoredFilter):
     # -- opening
 
     def reopen(self) -> Op[Handle]:
-        """Open the filter again, lost or not; check each part."""
+        """Open the filter again, lost or not; check each shard."""
         noticed = self.is_lost
         self.reset()
         return self._open_by(partial(self._find, noticed=noticed, looks=True), stands=False)
@@ -172,18 +155,20 @@ class StoredShards(StoredFilter):
         """Create the filter if it is missing and parameters were given; return its record, which is in use.
 
         :param noticed: the caller knows of a loss.
-        :param looks: check each part.
+        :param looks: check each shard.
         """
         noticed = noticed or self._noticed
         while True:
-            found, has_copies = yield from self._first_look()
+            found = (yield from self._look()) or (
+                yield from self._ask(self._planned and self._planned.renewed(NEW))
+            )
             record = found.record
             if record.state != IN_USE:
                 done = yield from self._go_on(found, noticed=noticed)
                 if done is not None:
                     return done
                 continue
-            missing = "" if has_copies and not (noticed or looks) else (yield from self._missing(record))
+            missing = (yield from self._missing(record)) if noticed or looks else ""
             if not missing:
                 break
             if (yield from self._is_stored(record)):
@@ -193,20 +178,6 @@ class StoredShards(StoredFilter):
                 yield from self._ask(record.unmade(), record.head.identity)
         self._check_ttl(found.ttl)
         return found
-
-    def _look_everywhere(self) -> Op[tuple[Found | None, list[Seen | None]]]:
-        """Return the record and its copies, in one round trip; raise if one has other parameters."""
-        copies = (self._on(place, self._copy(place).seen()) for place in range(1, self.servers))
-        looks: tuple[Op[Any], ...] = (self._look(), *copies)
-        found, *seen = unless_failed((yield from gather(looks)))
-        return found, seen
-
-    def _first_look(self) -> Op[tuple[Found, bool]]:
-        """Return the record, which is first written if it is missing, and whether all its copies exist."""
-        found, seen = yield from self._look_everywhere()
-        if found is None:
-            found = yield from self._ask(self._planned and self._planned.renewed(NEW))
-        return found, all(each and found.record.owns(each.head) for each in seen)
 
     def _accept(self, found: Found) -> Handle:  # type: ignore[override]  # see `_find`
         record, before = found.record, self.record
@@ -218,44 +189,26 @@ class StoredShards(StoredFilter):
         head = record.head
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
-    # -- parts
+    # -- shards
 
-    def _parts(self, record: ShardRecord) -> list[StoredPart]:
-        """Return all parts of a record, in the order of its table."""
-        shards = (StoredShard(self, number, record, self.wait) for number in range(record.shards))
-        return [*shards, *(self._copy(place, record) for place in range(1, record.servers))]
+    def _shards_of(self, record: ShardRecord) -> list[StoredShard]:
+        """Return all shards of a record, in the order of its table."""
+        return [StoredShard(self, number, record, self.wait) for number in range(record.shards)]
 
-    def _copy(self, place: int, record: ShardRecord | None = None) -> StoredCopy:
-        """Return the copy of a record at a place; without a record the copy is read-only."""
-
-        def check(data: bytes) -> ShardRecord:
-            copy = self._checked(data, place)
-            if record is not None and _parameters(copy) != _parameters(record):
-                raise FilterMismatchError(
-                    f"{self.name!r} is another filter on server {place}: it has {_parameters(copy)}, not "
-                    f"{_parameters(record)}; delete the key there, or use another name"
-                )
-            return copy
-
-        return StoredCopy(self.name, record.new_copy(place).pack() if record else b"", self.wait, check)
-
-    def _each(self, record: ShardRecord, calls: Iterable[tuple[int, Op[T]]]) -> Op[list[T]]:
-        """Run operations, each on the server of the part with its number; return the answers in order."""
-        placed = (self._on(record.server(number), operation) for number, operation in calls)
-        return unless_failed((yield from gather(placed, most=_AT_ONCE)))
+    def _each(self, operations: Iterable[Op[T]]) -> Op[list[T]]:
+        """Run operations on shards concurrently; return the answers in order."""
+        return unless_failed((yield from gather(operations, most=_AT_ONCE)))
 
     def each_shard(self, call: Callable[[StoredShard], Op[T]]) -> Op[list[T]]:
-        """Run an operation for each shard, on the shard's server; return the answers in order."""
-        record = self.known_record
-        return self._each(record, ((number, call(self.shard(number))) for number in range(record.shards)))
+        """Run an operation for each shard; return the answers in order."""
+        return self._each(call(self.shard(number)) for number in range(self.known_record.shards))
 
     def _missing(self, record: ShardRecord) -> Op[str]:
-        """Return the name of a part that differs from the record; "" if all parts match it."""
-        looks = ((number, part.seen()) for number, part in enumerate(self._parts(record)))
-        parts = yield from self._each(record, looks)
-        for number, (seen, made) in enumerate(zip(parts, record.made, strict=True)):
+        """Return the name of a shard that differs from the record; "" if all shards match it."""
+        met = yield from self._each(shard.seen() for shard in self._shards_of(record))
+        for number, (seen, made) in enumerate(zip(met, record.made, strict=True)):
             if seen is None or seen.is_being_made or not record.owns(seen.head) or _time(seen) != made:
-                return record.place_of(self.name, number)
+                return shard_record.shard_of(self.name, number)
         return ""
 
     def _go_on(self, found: Found, *, noticed: bool) -> Op[Found | None]:
@@ -269,11 +222,11 @@ class StoredShards(StoredFilter):
         return (yield from self._make(found, noticed=noticed))
 
     def _make(self, found: Found, *, noticed: bool) -> Op[Found | None]:
-        """Create a record's missing parts and set it in use; return None if the caller must look again."""
-        record, parts = found.record, self._parts(found.record)
-        restored = record.made if record.state == RESTORED else (0,) * len(parts)
-        ways = (part.seen() if made else part.make() for part, made in zip(parts, restored, strict=True))
-        met: list[Seen | None] = yield from self._each(record, enumerate(ways))
+        """Create a record's missing shards and set it in use; return None if the caller must look again."""
+        record, shards = found.record, self._shards_of(found.record)
+        restored = record.made if record.state == RESTORED else (0,) * len(shards)
+        ways = (shard.seen() if made else shard.make() for shard, made in zip(shards, restored, strict=True))
+        met: list[Seen | None] = yield from self._each(ways)
         if not (yield from self._is_stored(record)):
             return None
         there = {number: seen for number, seen in enumerate(met) if seen is not None}
@@ -284,28 +237,24 @@ class StoredShards(StoredFilter):
         others = {number: seen for number, seen in there.items() if not record.owns(seen.head)}
         if others:
             if record.state == NEW and not noticed and any(seen.stays for seen in others.values()):
-                self._apply_on_lost(
-                    f"the record of {record.place_of(self.name, -1)} has vanished", used=False
-                )
+                self._apply_on_lost(f"the record of {self.name!r} has vanished", used=False)
             yield from self._drop(record, others)
             return None
         ttl = 0 if found.ttl < 0 else max(1, found.ttl)
-        settled = ((number, parts[number].settle(seen, ttl)) for number, seen in there.items())
-        if not all((yield from self._each(record, settled))):
+        if not all(
+            (yield from self._each(shards[number].settle(seen, ttl) for number, seen in there.items()))
+        ):
             return None
         return (yield from self._settle(replace(record, made=tuple(map(_time, there.values())))))
 
     def _drop(self, record: ShardRecord, seen: Mapping[int, Seen]) -> Op[None]:
-        """Delete parts that were seen under a record's keys, unless they have changed."""
-        parts = self._parts(record)
-        yield from self._each(
-            record, ((number, parts[number].drop(each.head)) for number, each in seen.items())
-        )
+        """Delete shards that were seen under a record's keys, unless they have changed."""
+        shards = self._shards_of(record)
+        yield from self._each(shards[number].drop(each.head) for number, each in seen.items())
 
     def _settle(self, record: ShardRecord) -> Op[Found | None]:
-        """Write the times of all parts and the state "in use"; return None if the record has changed."""
-        arguments: Arguments = [record.head.identity, record.table]
-        reply = yield from self._on(0, self._as_known(_SETTLE, [self.key], arguments))
+        """Write the times of all shards and the state "in use"; return None if the record has changed."""
+        reply = yield from self._as_known(_SETTLE, [self.key], [record.head.identity, record.table])
         if reply is None:
             return None
         data, ttl = reply
@@ -315,7 +264,7 @@ class StoredShards(StoredFilter):
     # -- losses
 
     def lose_part(self, what: str) -> None:
-        """Report the loss of a part, once for each time that the filter was opened."""
+        """Report the loss of a shard, once for each time that the filter was opened."""
         self._noticed = True
         if self.handle is not None:
             self.report_loss(what, self.handle)
@@ -354,7 +303,7 @@ class StoredShards(StoredFilter):
         ]
 
     def clear(self) -> Op[None]:
-        """Write a record with a new generation, and replace the parts."""
+        """Write a record with a new generation, and replace the shards."""
         self.reset()
         if not (yield from self._write_anew(MAKING))[0]:
             raise self.explained(Refusal(replies.MISSING, ""))
@@ -362,7 +311,7 @@ class StoredShards(StoredFilter):
             yield from self._open_by(partial(self._find, noticed=True), stands=False)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - the record replaces receipts
-        """Write a record in the state "deleted", delete the parts, and then the record."""
+        """Write a record in the state "deleted", delete the shards, and then the record."""
         self.reset()
         record, existed = yield from self._write_anew(DELETED)
         if record is not None:
@@ -386,7 +335,7 @@ class StoredShards(StoredFilter):
         would create, so that record is stored.  If this object knows none, nothing is stored.
         """
         while True:
-            found, _ = yield from self._look_everywhere()
+            found = yield from self._look()
             if found is not None and found.record.state == DELETED:
                 yield from self._end(found.record)  # another client's delete() was interrupted or still runs
                 continue
@@ -399,38 +348,28 @@ class StoredShards(StoredFilter):
                 return now.record, found is not None
 
     def _end(self, record: ShardRecord) -> Op[None]:
-        """Delete a deleted record's parts, and then the record.
+        """Delete a deleted record's shards, and then the record.
 
-        Keys that hold no part of any record are left alone.
+        Keys that hold no shard of any record are left alone.
         """
-        placed = (
-            self._on(record.server(number), part.seen()) for number, part in enumerate(self._parts(record))
-        )
-        outcomes = yield from gather(placed, most=_AT_ONCE)
+        outcomes = yield from gather((shard.seen() for shard in self._shards_of(record)), most=_AT_ONCE)
         unless_failed(each for each in outcomes if not isinstance(each, FilterMismatchError))
         if (yield from self._is_stored(record)):
             seen = {number: each for number, each in enumerate(outcomes) if isinstance(each, Seen)}
             yield from self._drop(record, seen)
-            yield from self._on(0, self._as_known(_DELETE, [self.key], [record.head.identity]))
+            yield from self._as_known(_DELETE, [self.key], [record.head.identity])
 
     def expire(self, ttl: int) -> Op[None]:
-        """Let all parts, and then the record, expire in `ttl` ms."""
+        """Let all shards, and then the record, expire in `ttl` ms."""
         with self._begun("expire"):
             handle = None
             while self.handle is None or self.handle is not handle:  # repeat if the filter was replaced
-                record = (yield from self.refreshed()).record
+                yield from self.refreshed()
                 handle = self.handle
                 yield from self.each_shard(lambda shard: shard.expire(ttl))
-                copies = range(record.shards, len(record.made))
-                identities = {number: record.copy_made(record.made[number]).identity for number in copies}
-                expiring = (
-                    (number, self._as_known(_EXPIRE, [self.key], [identity, ttl]))
-                    for number, identity in identities.items()
-                )
-                yield from self._each(record, expiring)
-                yield from self._on(0, super().expire(ttl))
+                yield from super().expire(ttl)
 
 
 def _time(seen: Seen | None) -> int:
-    """Return the time at which a part was created; 0 for None."""
+    """Return the time at which a shard was created; 0 for None."""
     return seen.head.created_at if seen else 0

@@ -51,25 +51,6 @@ def test_filters_move_to_a_server_and_back(cluster_client: Any, single: redis.Re
     assert type(f).restore(cluster_client, "restored", file).contains_many(ASKED) == wanted
 
 
-def test_shards_move_to_several_servers(cluster_client: Any, single: redis.Redis) -> None:
-    """A filter moves from a cluster to several servers and to one; its shards are spread over the servers."""
-    single.flushall()
-    f = ShardedBloomFilter(cluster_client, "seen", capacity=5_000, error_rate=0.01, shards=5)
-    f.add_many(ITEMS)
-    wanted = f.contains_many(ASKED)
-    with running(binaries()["valkey-9"]) as other, other.client() as second:
-        pair: Any = [single, second]
-        spread = f.copy(pair, "spread")
-        assert spread.contains_many(ASKED) == wanted
-        assert single.dbsize() > 3
-        assert second.dbsize() > 2
-        assert ShardedBloomFilter.open(pair, "spread").contains_many(ASKED) == wanted
-        together = spread.copy(single, "together")
-        assert together.contains_many(ASKED) == wanted
-        assert spread.delete()
-        assert all(b":receipt:" in key for key in second.scan_iter())
-
-
 def test_merges_in_a_cluster(cluster_client: Any) -> None:
     """Filters in one slot or in two are merged, with and without shards."""
     for names in (("{tag}one", "{tag}other"), ("one", "other")):

@@ -1,4 +1,4 @@
-"""Large batches over shards: an interruption loses no answer."""
+"""Large batches over several servers: an interruption loses no answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BatchInterruptedError, ShardedBloomFilter
+from bloomredis import BatchInterruptedError
 from tests.support.dying import MortalClient
 from tests.support.servers import Server, binaries, running
+from tests.support.several import on_servers
 
 ITEMS = 300_000
 
@@ -32,7 +33,7 @@ def test_a_server_that_is_away_during_a_large_batch(any_server: Server) -> None:
     """Every item of the batch is reported new once: in the error's answers, or on retry of the rest."""
     with running(binaries()["valkey-9"]) as second:
         away: Any = Down(second.client())
-        f = ShardedBloomFilter([any_server.client(), away], "seen", capacity=1_000_000, error_rate=1e-6)
+        f = on_servers([any_server.client(), away], num_bits=40_000_003)
         f.add_many([f"warm-{i}" for i in range(200)])
         away.down = True
         with pytest.raises(BatchInterruptedError) as caught:

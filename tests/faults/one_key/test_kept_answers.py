@@ -13,7 +13,6 @@ import pytest
 import redis
 import redis.asyncio
 
-import bloomredis.asyncio
 from bloomredis import (
     BatchInterruptedError,
     BloomFilter,
@@ -31,6 +30,7 @@ from tests.support.keys import forget_receipts
 from tests.support.losing import LosingClient
 from tests.support.proxy import Proxy, once_executed, passed
 from tests.support.servers import Server
+from tests.support.several import aio_on_servers
 from tests.support.sizes import long
 from tests.support.values import for_each
 
@@ -111,7 +111,7 @@ def test_claims_that_are_interrupted(any_server: Server) -> None:
         assert all(f.claim_many(items))
 
 
-def test_a_sharded_batch_that_is_cancelled(any_server: Server) -> None:
+def test_a_batch_over_two_servers_that_is_cancelled(any_server: Server) -> None:
     """The answers of one server are kept, though another was slow."""
 
     async def main(verb: str) -> int:
@@ -121,9 +121,7 @@ def test_a_sharded_batch_that_is_cancelled(any_server: Server) -> None:
             redis.asyncio.Redis(unix_socket_path=path, db=1) as slow,
         ):
             servers = [quick, slow]
-            f = bloomredis.asyncio.ShardedBloomFilter(
-                servers, verb, capacity=100_000, error_rate=1e-6, shards=2, coalesce=False
-            )
+            f = aio_on_servers(servers, verb, coalesce=False, keys=1)
             await f.add_many([f"w{i}" for i in range(50)])
             real, reached = slow.execute_command, asyncio.Event()
 

@@ -29,7 +29,7 @@ def evict_shard(world: ManyWorld, number: int) -> None:
 
 
 def away(world: ManyWorld, seconds: float) -> None:
-    """Make the last of several servers unreachable for a while."""
+    """Make the last of several nodes unreachable for a while."""
     world.away(seconds)
 
 

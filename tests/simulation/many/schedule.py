@@ -29,7 +29,7 @@ def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
     options = (
         ("on_lost", rng.choice(("raise", "recreate"))),
         ("claims", kind != "RotatingBloomFilter" and rng.random() < 0.25),
-        ("servers", rng.choice((1, 2)) if sharded else 1),
+        ("nodes", rng.choice((1, 2)) if sharded else 1),
     )
     processes = tuple(_setup(rng, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
     return Scenario(kind, options, processes, some, CALLS & set(names), is_warm=rng.random() < 0.6)

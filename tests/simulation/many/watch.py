@@ -13,6 +13,7 @@ from tests.history.losses import Loss
 from tests.history.plans import Kind
 from tests.simulation.database import Database
 from tests.simulation.many.kinds import KEY, SHARDS
+from tests.simulation.network import node_of
 from tests.simulation.server import START
 
 _GENERATION: Final = slice(40, 48)
@@ -30,7 +31,6 @@ class Watch:
         self._kind, self._data = kind, data
         self._known: bytes | None = None
         self._deadline: int | None = None
-        self._copied: list[Database] = []
         self._damaged: set[bytes] = set()  # generations without one of their layers
         self._stored: dict[int, bytes | None] = {}  # the identities of shards by number
         self._in_use: dict[int, bytes] = {}  # the shards named by a record in use, by number
@@ -50,7 +50,6 @@ class Watch:
         known, self._known = self._known, record
         deadline, self._deadline = self._deadline, data.deadlines.get(KEY.encode())
         if self._kind == "sharded":
-            self._look_at_copies(why)
             return self._look_at_shards(why, shard_record.parse(record) if record else None, is_call=is_call)
         if known is None or known is record or (record and record[_GENERATION] == known[_GENERATION]):
             return ""
@@ -65,11 +64,11 @@ class Watch:
         """Read the shards, which are in use once a record in use has named them."""
         named: dict[int, bytes] = {}
         if record and record.state == shard_record.IN_USE:
-            made = enumerate(record.made[:SHARDS])
+            made = enumerate(record.made)
             named = {number: record.shard_made(time).identity for number, time in made}
         wrong = ""
         for number in range(SHARDS):
-            shard = self._data[number % len(self._data)].find(shard_key(number))
+            shard = self._node(number).find(shard_key(number))
             identity = shard and shard[:IDENTITY_BYTES]
             before, self._stored[number] = self._stored.get(number), identity
             used = self._in_use.pop(number, None)
@@ -82,14 +81,6 @@ class Watch:
             elif before and before != identity and not is_call:  # a record may still name it
                 self._lost(f"{why}: shard {number}", shard=number, sure=False)
         return wrong
-
-    def _look_at_copies(self, why: str) -> None:
-        """Read the copies: one that vanishes may belong to a filter in creation."""
-        for data in self._data[1:]:
-            found = data.find(KEY.encode())
-            if found is None and data in self._copied:
-                self._lost(f"{why}: a copy", sure=False, lasts=True)
-            self._copied = [each for each in self._copied if each is not data] + [data] * (found is not None)
 
     def _was_over(self, known: bytes, record: bytes | None) -> bool:
         """Return whether the record's loss lost nothing: all had expired or was deleted before."""
@@ -134,7 +125,11 @@ class Watch:
     def evict_shard(self, number: int) -> None:
         """Evict a shard."""
         if self._kind == "sharded":
-            self._data[number % len(self._data)].remove(shard_key(number))
+            self._node(number).remove(shard_key(number))
+
+    def _node(self, number: int) -> Database:
+        """Return the data of the node that has a shard."""
+        return self._data[node_of(shard_key(number), len(self._data))]
 
 
 def shard_key(number: int) -> bytes:

@@ -52,7 +52,7 @@ class ManyWorld(Stage):
 
     :ivar records: all calls.
     :ivar told: names of objects that have raised a loss and not handled it.
-    :ivar away_until: when the last server is back, by the clients' clock.
+    :ivar away_until: when the last node is back, by the clients' clock.
     """
 
     stray_seconds = STRAY_SECONDS
@@ -60,7 +60,7 @@ class ManyWorld(Stage):
     def __init__(self, scenario: Scenario, environment: Environment, servers: Sequence[Server]) -> None:
         self.kind = KINDS[scenario.kind]
         self.options = dict(scenario.options)
-        super().__init__(scenario, environment, servers[: self.options["servers"]])
+        super().__init__(scenario, environment, servers[: self.options["nodes"]])
         name: Kind = self.kind.name
         self.plan = SimulatedPlan(
             *("", name, 0, 0.0, 0.0), on_lost=self.options["on_lost"], claims=self.options["claims"]
@@ -78,15 +78,10 @@ class ManyWorld(Stage):
 
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
         given = self.kind.options | {"on_lost": self.plan.on_lost} | options
-        several = range(len(self.servers))
         if owner.process.loop is not None:
-            clients = [self.client(owner, place) for place in several]
-            return self.kind.asynchronous(clients if len(clients) > 1 else clients[0], KEY, **given)
+            return self.kind.asynchronous(self.client(owner), KEY, **given)
         operations = self.kind.operations(KEY, **given)
-        if len(several) > 1:
-            operations.over(len(several))
-        else:
-            operations.read_at_once(True)
+        operations.read_at_once(len(self.servers) == 1)
         return operations
 
     def notice(self, why: str) -> None:
@@ -229,7 +224,7 @@ class ManyWorld(Stage):
             record.state, record.end, record.error = "unknown", self.watch.now(), "its process died"
 
     def away(self, seconds: float) -> None:
-        """Make the last of several servers unreachable for a while."""
+        """Make the last of several nodes unreachable for a while."""
         self.away_until = self.environment.now + seconds
 
 
