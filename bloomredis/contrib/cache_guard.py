@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, ParamSpec, TypeVar
 
 from bloomredis import BloomError, FilterLostError
+from bloomredis.contrib._flavours import require_async, require_sync
 from bloomredis.contrib._warnings import Warnings
 
 P = ParamSpec("P")
@@ -47,6 +48,7 @@ def guard(
 
     def decorate(function: Any) -> Any:
         if inspect.iscoroutinefunction(function):
+            require_async(seen, "guard() of coroutine functions")
 
             @functools.wraps(function)
             async def wait(*args: Any, **kwargs: Any) -> Any:
@@ -56,6 +58,8 @@ def guard(
                 return _answer(missing)
 
             return wait
+
+        require_sync(seen, "guard() of functions")
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -72,6 +76,7 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
 
     Other processes may add items meanwhile.  After an error, call it again with all items.
     """
+    require_sync(seen, "load()")
     seen.reserve()
     read: int = seen.load(items)
     seen.add(marker)
@@ -80,6 +85,7 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
 
 async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     """Add all items of a database to a filter of `bloomredis.asyncio`: see `load`."""
+    require_async(seen, "load_asyncio()")
     await seen.reserve()
     read: int = await seen.load(items)
     await seen.add(marker)

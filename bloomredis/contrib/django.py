@@ -9,6 +9,7 @@ from typing import Any
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_async, require_sync
 from bloomredis.contrib.idempotency import (
     HEADER,
     METHODS,
@@ -64,6 +65,7 @@ def once(
 
     def decorate(view: Any) -> Any:
         if inspect.iscoroutinefunction(view):
+            require_async(seen, "once() of asynchronous views")
 
             @functools.wraps(view)
             async def waiting(request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -72,6 +74,8 @@ def once(
                 )
 
             return waiting
+
+        require_sync(seen, "once() of views")
 
         @functools.wraps(view)
         def wrapper(request: Any, *args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_async
 from bloomredis.contrib.idempotency import Answer, away, skipped
 
 try:
@@ -48,10 +49,11 @@ def once(
     :param key: a function or coroutine function that takes a request and returns the id of its event.
     :param lease: if this worker dies, another delivery may be worked on after so many seconds.
     :param renew: extend the lease while the endpoint runs.
-    :raises TypeError: neither or both of `header` and `key` are given.
+    :raises TypeError: neither or both of `header` and `key` are given, or `seen` is no such filter.
     """
     if (header is None) == (key is None):
         raise TypeError("give header= or key= for the id of an event, one of the two")
+    require_async(seen, "once() of FastAPI")
 
     async def claimed(request: Request) -> AsyncIterator[None]:
         item = request.headers.get(header) if header is not None else await _key(key, request)

@@ -11,10 +11,11 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from bloomredis import BloomError
+from bloomredis.contrib._flavours import require_async, require_sync
 
 HEADER: Final = "Idempotency-Key"
 METHODS: Final = ("POST", "PATCH")
@@ -121,6 +122,8 @@ _endings: Final[set[asyncio.Task[None]]] = set()
 class _Middleware(Generic[App]):
     """The constructor of both kinds of middleware: the filter, the requests and the length of a lease."""
 
+    _require: ClassVar[staticmethod[[Any, str], None]]
+
     def __init__(
         self,
         app: App,
@@ -133,6 +136,7 @@ class _Middleware(Generic[App]):
         lease: float = 30.0,
         on_done: App | None = None,
     ) -> None:
+        self._require(seen, type(self).__name__)
         self._app = app
         self._seen = seen
         self._rules = Rules(header=header, key=key, methods=methods, required=required)
@@ -164,6 +168,8 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
     :param lease: if this worker dies, a retry may run after so many seconds; extended while the request runs.
     :param on_done: an application that answers requests that are done, for example with the stored result.
     """
+
+    _require = staticmethod(require_async)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
@@ -214,6 +220,8 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
     ``app.wsgi_app = WSGIMiddleware(app.wsgi_app, seen)`` for Flask.  It works like `ASGIMiddleware`, but
     `seen` is a filter of `bloomredis`, `key` takes the environ, and `on_done` is a WSGI application.
     """
+
+    _require = staticmethod(require_sync)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer a request."""

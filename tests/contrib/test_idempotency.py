@@ -172,16 +172,15 @@ def make_django(url: str, work: Work, *, is_asyncio: bool = False, **options: An
     seen: Any = half.BloomFilter.from_url(url, "keys", **SIZE)
     options = {"required": False} | options
 
-    @once(seen, **options)
     def pay(request: Any) -> Any:
         return HttpResponse("worked", status=work(request.headers.get("Idempotency-Key", "")))
 
-    @once(seen, **options)
     async def pay_later(request: Any) -> Any:
         status = await asyncio.to_thread(work, request.headers.get("Idempotency-Key", ""))
         return HttpResponse("worked", status=status)
 
-    urls = tuple(path(name, pay_later if is_asyncio else pay) for name in ("pay", "refund"))
+    view = once(seen, **options)(pay_later if is_asyncio else pay)
+    urls = tuple(path(name, view) for name in ("pay", "refund"))
 
     def ask(line: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         method, to = line.split()
@@ -570,7 +569,8 @@ def test_other_scopes_pass(any_server: Server) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         passed.append(scope["type"])
 
-    asyncio.run(ASGIMiddleware(app, None)({"type": "lifespan"}, None, None))
+    seen = bloomredis.asyncio.BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    asyncio.run(ASGIMiddleware(app, seen)({"type": "lifespan"}, None, None))
     assert passed == ["lifespan"]
 
 
