@@ -284,7 +284,7 @@ def check_client(client: object, class_name: str) -> None:
             f"client must be a client, not a {given}: give {class_name} the client that it was made from, "
             "and queue calls on it with queue_add(pipe, item)"
         )
-    if callable(getattr(client, "master_for", None)) and callable(getattr(client, "discover_master", None)):
+    if hasattr(type(client), "master_for"):  # of the class, since a mock has every attribute
         raise TypeError(
             f"client must be a client, not a {given}: give {class_name} that of the primary, "
             "sentinel.master_for('mymaster'), which follows a failover"

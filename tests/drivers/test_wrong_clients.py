@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pickle
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
 import redis
+import redis.asyncio
 from redis.sentinel import Sentinel
 
 import bloomredis
+import bloomredis.asyncio
 from bloomredis import BloomError, BloomFilter, FilterNotFoundError, ServerRefusedError
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -22,7 +25,11 @@ class Half:
     def execute_command(self, *_: object) -> None: ...
 
 
-SENTINEL = Sentinel([("h", 1)])  # type: ignore[no-untyped-call]  # redis-py is untyped here
+class Own(Sentinel):
+    """A program's own Sentinel."""
+
+
+SENTINEL = Own([("h", 1)])  # type: ignore[no-untyped-call]  # redis-py is untyped here
 
 
 @for_each(
@@ -38,6 +45,21 @@ def test_no_client(client: Any, words: str) -> None:
     """An invalid client is refused before anything is sent."""
     with pytest.raises(TypeError, match=words):
         BloomFilter(client, "seen", capacity=10, error_rate=0.1)
+
+
+@for_each(
+    ("module", "client"),
+    [
+        *((bloomredis, client) for client in (MagicMock(), Mock(), MagicMock(spec=redis.Redis))),
+        *((bloomredis.asyncio, client) for client in (AsyncMock(), MagicMock(spec=redis.asyncio.Redis))),
+    ],
+)
+def test_a_mock_is_a_client(module: Any, client: Any) -> None:
+    """A program whose tests patch `redis.Redis` can make its filters."""
+    for kind in ("BloomFilter", "RotatingBloomFilter"):
+        options: dict[str, Any] = {"window": 60} if kind == "RotatingBloomFilter" else {}
+        seen = getattr(module, kind)(client, "seen", capacity=10, error_rate=0.1, **options)
+        assert seen.name == "seen"
 
 
 def test_numbers_are_keywords(any_client: redis.Redis) -> None:
