@@ -18,7 +18,6 @@ from bloomredis.contrib.idempotency import (
     Rules,
     away,
     skipped,
-    succeeded,
 )
 
 try:
@@ -34,9 +33,10 @@ def once(
     header: str = HEADER,
     key: Callable[[Any], Any] | None = None,
     methods: Collection[str] = METHODS,
-    required: bool = True,
+    required: bool | None = None,
     lease: float = 30.0,
     on_done: Callable[..., Any] | None = None,
+    done: Callable[[int], object] | None = None,
 ) -> Callable[[Any], Any]:
     """Return a decorator of views: a request with the same key runs once.
 
@@ -48,19 +48,21 @@ def once(
     If a request is done, it is answered 200 without the view.  It is answered 409 with Retry-After while
     another worker runs it, 503 while the filter does not answer, and 400 if it has no key.
 
-    The key is committed after the view has returned, or with ATOMIC_REQUESTS after the transaction, and
-    before the response is sent.  If the view raises or returns a status of 400 or more, the key is given
-    back.
+    The key is committed after the view has returned a response with status 2xx or 303, or with
+    ATOMIC_REQUESTS after the transaction, and before the response is sent.  The key is given back after any
+    other status, and after an exception.
 
     :param seen: a filter of `bloomredis`; for asynchronous views, a filter of `bloomredis.asyncio`.
-    :param header: the header of the key; the item is the method, the path and the key.
+    :param header: the header of the key; the item is the method, the path with its query, and the key.
     :param key: takes the request and returns its item; None or "" means that the request has no key.
     :param methods: the methods whose requests are checked.
-    :param required: refuse a request without a key; if False, it runs as usual.
+    :param required: refuse a request without a key, which else runs as usual; by default True without `key`.
     :param lease: if this worker dies, a retry may run after so many seconds; extended while the view runs.
     :param on_done: a view that answers requests that are done, for example with the stored result.
+    :param done: takes the status of a response, and returns True if the request is done.
     """
-    rules = Rules(header=header, key=key, methods=methods, required=required)
+    required = key is None if required is None else required
+    rules = Rules(header=header, key=key, methods=methods, required=required, done=done)
     gate = _Gate(seen, rules, lease, on_done)
 
     def decorate(view: Any) -> Any:
@@ -97,7 +99,8 @@ class _Gate:
 
     def _item(self, request: Any) -> Any:
         value = request.headers.get(self._rules.header)
-        return self._rules.item(request, request.method, request.path, value)
+        query = request.META.get("QUERY_STRING", "")
+        return self._rules.item(request, request.method, request.path, query, value)
 
     def _skipped(self, claim: Any, request: Any, args: Any, kwargs: Any) -> Any:
         """Return the answer to a repeat."""
@@ -119,7 +122,7 @@ class _Gate:
         settle = _Settling(claim)
         try:
             response = view()
-            settle.after(response)
+            settle.after(is_done=self._rules.is_done(response.status_code))
         except BaseException as error:
             claim.__exit__(type(error), error, None)
             raise
@@ -140,7 +143,7 @@ class _Gate:
         ending = Ending(claim)
         try:
             response = await view()
-            await ending.settle(done=succeeded(response.status_code))
+            await ending.settle(done=self._rules.is_done(response.status_code))
         except BaseException:
             await ending.give_back()
             raise
@@ -163,10 +166,10 @@ class _Settling:
         if self._transaction is not None:
             self._transaction.on_commit(self._commit)
 
-    def after(self, response: Any) -> None:
-        """Take the response of the view: commit the claim, or release it after an error."""
-        self._is_done = succeeded(response.status_code)
-        if not self._is_done:
+    def after(self, *, is_done: bool) -> None:
+        """Commit the claim, now or after the transaction, or release it."""
+        self._is_done = is_done
+        if not is_done:
             self._claim.release()
         elif self._transaction is None:
             self._claim.commit()

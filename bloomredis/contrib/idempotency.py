@@ -6,8 +6,11 @@ The key of a request is claimed before the application runs, and committed befor
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -22,6 +25,11 @@ METHODS: Final = ("POST", "PATCH")
 """The methods that are not idempotent by themselves."""
 CLOCK: Final = 0.01
 """Seconds that Retry-After ignores, so that a difference of clocks does not add a whole second."""
+
+QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+"""A quoted string of RFC 9651."""
+
+_log = logging.getLogger("bloomredis")
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -60,32 +68,54 @@ def skipped(claim: Any, what: str = "request") -> Answer:
     return Answer(409, f"this {what} is being processed", {"Retry-After": str(seconds)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Rules:
-    """The requests that run once, and the item of each."""
+    """The requests that run once, the item of each, and the responses that say that a request is done."""
 
     header: str = HEADER
     key: Callable[[Any], Any] | None = None
     methods: Collection[str] = METHODS
     required: bool = False
+    done: Callable[[int], object] | None = None
+    _has_warned: bool = field(default=False, init=False)
 
-    def item(self, request: Any, method: str, path: str, value: str | None) -> Any:
+    def __post_init__(self) -> None:
+        if self.done is not None and (not callable(self.done) or inspect.iscoroutinefunction(self.done)):
+            raise TypeError(
+                f"done must be a function that takes a status and returns a bool, not {self.done!r}"
+            )
+
+    def item(self, request: Any, method: str, path: str, query: str, value: str | None) -> Any:
         """Return the item of a request; None if it runs unchecked, or an `Answer` if it is refused.
 
         :param request: the argument of `key`.
-        :param value: the value of the header.
+        :param value: the value of the header; several headers are joined by commas, as WSGI servers do.
         """
         if method not in self.methods:
             return None
-        found = self.key(request) if self.key is not None else _unquoted(value or "")
-        if not found:
+        found = self.key(request) if self.key is not None else _unquoted(value or "", self.header)
+        if is_missing(found):
             return Answer(400, f"the request has no {self.header}") if self.required else None
-        return found if self.key is not None else f"{method} {quote(path)} {found}"
+        if self.key is not None or isinstance(found, Answer):
+            return found
+        return f"{method} {quote(path)}{query and '?'}{quote(query)} {found}"
+
+    def is_done(self, status: int) -> bool:
+        """Return True if a response with this status says that the work was done."""
+        if self.done is not None:
+            return bool(self.done(status))
+        if status == HTTPStatus.FOUND and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "a response with status 302 gives the key of its request back, since it may lead to a log-in "
+                "page: answer with 303 after a success, or give done=, a function of the status"
+            )
+        return 200 <= status < 300 or status == HTTPStatus.SEE_OTHER
 
 
-def succeeded(status: int) -> bool:
-    """Return whether a status says that the work was done; after an error the sender may retry."""
-    return status < 400
+def is_missing(key: Any) -> bool:
+    """Return True if a request has no key."""
+    return key is None or (isinstance(key, str | bytes) and not key)
 
 
 class Ending:
@@ -135,11 +165,12 @@ class _Middleware(Generic[App]):
         required: bool = False,
         lease: float = 30.0,
         on_done: App | None = None,
+        done: Callable[[int], object] | None = None,
     ) -> None:
         self._require(seen, type(self).__name__)
         self._app = app
         self._seen = seen
-        self._rules = Rules(header=header, key=key, methods=methods, required=required)
+        self._rules = Rules(header=header, key=key, methods=methods, required=required, done=done)
         self._lease = lease
         self._on_done = on_done
 
@@ -155,9 +186,9 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
     If a request is done, it is answered 200 without the application.  It is answered 409 with Retry-After
     while another worker runs it, and 503 while the filter does not answer.
 
-    The key is committed when the response begins, before it is sent.  If the application raises or responds
-    with a status of 400 or more, the key is given back.  By default the item is the method, the path and the
-    key, and a request without a key runs as usual.
+    The key is committed when the response begins, before it is sent, if its status is 2xx or 303.  The key is
+    given back after any other status, and after an exception.  By default the item is the method, the path
+    with its query, and the key; and a request without a key runs as usual.
 
     :param seen: a filter of `bloomredis.asyncio`.
     :param header: the header of the key, which is a quoted string or the bare key.
@@ -167,6 +198,7 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
     :param required: answer 400 to a request without a key.
     :param lease: if this worker dies, a retry may run after so many seconds; extended while the request runs.
     :param on_done: an application that answers requests that are done, for example with the stored result.
+    :param done: takes the status of a response, and returns True if the request is done.
     """
 
     _require = staticmethod(require_async)
@@ -183,8 +215,9 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
 
     def _item(self, scope: Any) -> Any:
         name = self._rules.header.lower().encode("latin-1")
-        value = next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
-        return self._rules.item(scope, scope["method"], scope["path"], value)
+        values = [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+        query = scope.get("query_string", b"").decode("latin-1")
+        return self._rules.item(scope, scope["method"], scope["path"], query, ",".join(values))
 
     async def _claimed(self, item: Any, scope: Any, receive: Any, send: Any) -> Answer | None:
         """Run the application if the item is new, and return None; else return the answer."""
@@ -202,7 +235,7 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
 
         async def settled(message: Any) -> None:
             if message["type"] == "http.response.start":
-                await ending.settle(done=succeeded(message["status"]))
+                await ending.settle(done=self._rules.is_done(message["status"]))
             await send(message)
 
         try:
@@ -227,7 +260,8 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
         """Answer a request."""
         value = environ.get("HTTP_" + self._rules.header.upper().replace("-", "_"))
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        item = self._rules.item(environ, environ["REQUEST_METHOD"], path, value)
+        query = environ.get("QUERY_STRING", "")
+        item = self._rules.item(environ, environ["REQUEST_METHOD"], path, query, value)
         if item is None:
             return self._app(environ, start_response)
         if isinstance(item, Answer):
@@ -247,7 +281,7 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
         response = _Response()
         try:
             response.begin(self._app(environ, response.start))
-            claim.commit() if succeeded(int(response.status[:3])) else claim.release()
+            claim.commit() if self._rules.is_done(int(response.status[:3])) else claim.release()
         except BaseException as error:
             claim.__exit__(type(error), error, None)
             response.close()
@@ -312,9 +346,11 @@ def _started(answer: Answer, start_response: Any) -> list[bytes]:
     return [body]
 
 
-def _unquoted(value: str) -> str:
-    """Return the key in a header: a quoted string of RFC 9651, or the bare key that most clients send."""
+def _unquoted(value: str, header: str) -> str | Answer:
+    """Return the key in a header: a quoted string, or the bare key that most clients send."""
     value = value.strip()
-    if len(value) > 1 and value[0] == value[-1] == '"':
-        return value[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    if quoted := QUOTED.fullmatch(value):
+        return re.sub(r"\\(.)", r"\1", quoted[1])
+    if "," in value:  # as between the values of two headers
+        return Answer(400, f"the request has more than one {header}; a key with a comma needs double quotes")
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -10,18 +11,22 @@ from contextlib import nullcontext, suppress
 from typing import Any
 from unittest.mock import AsyncMock
 
+import fastapi
 import flask
 import httpx
 import pytest
 import redis
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.httpsredirect import HTTPSRedirectMiddleware
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ClaimLostError, ServerRefusedError
-from bloomredis.contrib.idempotency import ASGIMiddleware, WSGIMiddleware, skipped
-from tests.contrib import pages
+from bloomredis.contrib.idempotency import HEADER, ASGIMiddleware, WSGIMiddleware, skipped
+from tests.contrib import django_project, pages  # noqa: F401 - the settings
 from tests.contrib.violence import KEPT
 from tests.support.proxy import Held, proxied, refused
 from tests.support.servers import Server, running
+from tests.support.values import for_each
 from tests.support.waiting import PATIENCE
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
@@ -81,11 +86,12 @@ class Deliver:
 
     def __init__(self, ask: Callable[[str, dict[str, str]], tuple[int, dict[str, str], bytes]]) -> None:
         self._ask = ask
+        self.headers: dict[str, str] = {}
 
     def __call__(
         self, key: str | None, method: str = "POST", path: str = "/pay"
     ) -> tuple[int, dict[str, str], bytes]:
-        return self._ask(f"{method} {path}", {} if key is None else {"Idempotency-Key": key})
+        return self._ask(f"{method} {path}", self.headers | ({} if key is None else {HEADER: key}))
 
 
 def of_asgi(app: Any) -> Deliver:
@@ -111,6 +117,17 @@ def of_wsgi(app: Any) -> Deliver:
         return got.status_code, dict(got.headers), got.content
 
     return Deliver(ask)
+
+
+def environ_of(path: str, key: str) -> dict[str, Any]:
+    """Return the environ of a request without a body."""
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "HTTP_IDEMPOTENCY_KEY": key}
+    return environ | {"wsgi.input": io.BytesIO()}
+
+
+async def no_body() -> dict[str, Any]:
+    """Receive a request without a body."""
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 def make_asgi(url: str, work: Work, **options: Any) -> Deliver:
@@ -153,21 +170,12 @@ def make_flask(url: str, work: Work, **options: Any) -> Deliver:
 
 def make_django(url: str, work: Work, *, is_asyncio: bool = False, **options: Any) -> Deliver:
     """Return a client of views of Django."""
-    import django
-    from django.conf import settings
     from django.http import HttpResponse
     from django.test import AsyncClient, Client, override_settings
     from django.urls import path
 
     from bloomredis.contrib.django import once
 
-    if not settings.configured:
-        settings.configure(
-            ALLOWED_HOSTS=["*"],
-            SECRET_KEY="s",  # noqa: S106 - none
-            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-        )
-        django.setup()
     half = bloomredis.asyncio if is_asyncio else bloomredis
     seen: Any = half.BloomFilter.from_url(url, "keys", **SIZE)
     options = {"required": False} | options
@@ -255,6 +263,145 @@ def test_a_request_that_failed_may_come_again(make: Any, any_server: Server, fai
     assert [deliver("k1")[0], deliver("k1")[0]] == [201, 200]
 
 
+COMMITTED = (200, 201, 202, 204, 206, 303)
+GIVEN_BACK = (300, 301, 302, 304, 307, 308, 400, 404, 409, 422, 500, 503)
+
+
+@EACH
+@for_each("status", COMMITTED + GIVEN_BACK)
+def test_the_status_says_that_a_request_is_done(make: Any, any_server: Server, status: int) -> None:
+    """A success is, and so is 303, which follows one; a redirect to the address of the work is not."""
+    work = Work()
+    deliver = make(any_server.url, work)
+    work.status = status
+    assert deliver("k1")[0] == status
+    work.status = 201
+    assert deliver("k1")[0] == (200 if status in COMMITTED else 201)
+
+
+@EACH
+@for_each(
+    ("done", "status", "is_done"), [(lambda status: status == 302, 302, True), (lambda _: False, 201, False)]
+)
+def test_the_caller_may_say_which_status_is_done(
+    make: Any,
+    any_server: Server,
+    done: Any,
+    status: int,
+    is_done: bool,  # noqa: FBT001 - of the cases
+) -> None:
+    """`done` decides alone."""
+    work = Work()
+    deliver = make(any_server.url, work, done=done)
+    work.status = status
+    assert [deliver("k1")[0], deliver("k1")[0]] == [status, 200 if is_done else status]
+
+
+@EACH
+def test_a_redirect_that_may_be_a_success_is_logged_once(
+    make: Any, any_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning names `done=`."""
+    work = Work()
+    deliver = make(any_server.url, work)
+    work.status = 302
+    assert [deliver("k1")[0], deliver("k2")[0], len(work.done)] == [302, 302, 2]
+    (warning,) = (each.message for each in caplog.records if each.name == "bloomredis")
+    assert "status 302" in warning
+    assert "done=" in warning
+
+
+@for_each("done", [302, asyncio.sleep, "302"])
+def test_done_is_a_function(any_server: Server, done: Any) -> None:
+    """A coroutine function would say that everything is done."""
+    with pytest.raises(TypeError, match="done must be a function that takes a status"):
+        make_wsgi(any_server.url, Work(), done=done)
+
+
+def slash_of_fastapi(url: str) -> tuple[Deliver, list[str]]:
+    app, ran = fastapi.FastAPI(), list[str]()
+
+    @app.post("/pay/")
+    async def pay() -> None:
+        ran.append("worked")
+
+    app.add_middleware(ASGIMiddleware, seen=bloomredis.asyncio.BloomFilter.from_url(url, "keys", **SIZE))
+    return of_asgi(app), ran
+
+
+def https_of_starlette(url: str) -> tuple[Deliver, list[str]]:
+    app, ran = fastapi.FastAPI(), list[str]()
+
+    @app.post("/pay")
+    async def pay() -> None:
+        ran.append("worked")
+
+    app.add_middleware(HTTPSRedirectMiddleware)
+    app.add_middleware(ASGIMiddleware, seen=bloomredis.asyncio.BloomFilter.from_url(url, "keys", **SIZE))
+    return of_asgi(app), ran
+
+
+def shop_of_flask(url: str) -> tuple[Deliver, list[str]]:
+    """Return a shop whose order needs a log-in first, at an address with a slash."""
+    app, ran, users = flask.Flask("shop"), list[str](), list[str]()
+
+    @app.post("/login")
+    def log_in() -> str:
+        users.append("u")
+        return "in"
+
+    @app.post("/pay/")
+    def pay() -> Any:
+        if not users:
+            return flask.redirect("/login")
+        ran.append("worked")
+        return flask.redirect("/thanks", 303)
+
+    app.wsgi_app = WSGIMiddleware(app.wsgi_app, BloomFilter.from_url(url, "keys", **SIZE))
+    return of_wsgi(app), ran
+
+
+def slash_of_django(url: str) -> tuple[Deliver, list[str]]:
+    from django.core.handlers.wsgi import WSGIHandler
+    from django.http import HttpResponse
+    from django.test import override_settings
+    from django.urls import path
+
+    ran: list[str] = []
+
+    def pay(request: Any) -> HttpResponse:
+        ran.append("worked")
+        return HttpResponse()
+
+    urls = (path("pay/", pay),)
+    with override_settings(MIDDLEWARE=["django.middleware.common.CommonMiddleware"]):
+        handler: Any = WSGIHandler()
+
+    def app(environ: Any, start: Any) -> Any:
+        with override_settings(ROOT_URLCONF=urls):
+            return handler(environ, start)
+
+    return of_wsgi(WSGIMiddleware(app, BloomFilter.from_url(url, "keys", **SIZE))), ran
+
+
+@for_each(
+    ("make", "paths", "statuses"),
+    [
+        (slash_of_fastapi, ["/pay", "/pay", "/pay/", "/pay/"], [307, 307, 200, 200]),
+        (https_of_starlette, ["/pay", "/pay", "https://here/pay", "/pay"], [307, 307, 200, 200]),
+        (shop_of_flask, ["/pay", "/pay/", "/login", "/pay/", "/pay/"], [308, 302, 200, 303, 200]),
+        (slash_of_django, ["/pay", "/pay/", "/pay/"], [301, 200, 200]),
+    ],
+)
+def test_a_redirect_does_no_work(
+    any_server: Server, make: Any, paths: list[str], statuses: list[int]
+) -> None:
+    """Its target is another path, another scheme, or a page after which the same request works."""
+    deliver, ran = make(any_server.url)
+    assert [deliver(None if path == "/login" else "k1", path=path)[0] for path in paths] == statuses
+    assert ran == ["worked"]
+
+
 @EACH
 def test_without_a_server_nothing_runs(make: Any) -> None:
     """The answer is 503."""
@@ -272,6 +419,40 @@ def test_a_key_may_be_required(make: Any, any_server: Server) -> None:
     assert [deliver(None)[0], deliver("")[0], work.done] == [400, 400, []]
     if make is not make_async_django:
         assert deliver(None, "GET")[0] == 201
+
+
+@EACH
+@for_each(
+    ("value", "is_one"),
+    [("k", True), ('"k"', True), ('"a,b"', True), (r'"a\"b"', True), ("a,b", False), ('"a", "b"', False)],
+)
+def test_a_request_has_one_key(
+    make: Any,
+    any_server: Server,
+    value: str,
+    is_one: bool,  # noqa: FBT001 - of the cases
+) -> None:
+    """Servers join the values of two headers with a comma; a key with a comma is in quotes."""
+    work = Work()
+    deliver = make(any_server.url, work)
+    assert [deliver(value)[0], deliver(value)[0]] == ([201, 200] if is_one else [400, 400])
+    assert work.done == [value] * is_one
+
+
+@EACH
+def test_the_query_is_a_part_of_the_request(make: Any, any_server: Server) -> None:
+    """Two queries with one key are two requests."""
+    deliver = make(any_server.url, Work())
+    paths = ["/pay?a=1", "/pay?a=2", "/pay", "/pay?a=1"]
+    assert [deliver("k1", path=path)[0] for path in paths] == [201, 201, 201, 200]
+
+
+@EACH
+@for_each(("key", "second"), [(None, 201), ("", 201), (b"", 201), (0, 200), ("k", 200)])
+def test_a_request_may_have_no_key(make: Any, any_server: Server, key: Any, second: int) -> None:
+    """If `key` returns None or an empty text, the request runs as usual; 0 is a key."""
+    deliver = make(any_server.url, Work(), key=lambda _: key, required=None)
+    assert [deliver(None)[0], deliver(None)[0]] == [201, second]
 
 
 @EACH
@@ -429,7 +610,7 @@ def test_an_answer_in_place_of_one_that_was_not_committed_gives_the_key_back(
 
         scope = {"type": "http", "method": "POST", "path": "/pay", "headers": [(b"idempotency-key", b"k1")]}
         for _ in range(2):
-            await ASGIMiddleware(app, seen)(scope, None, send)
+            await ASGIMiddleware(app, seen)(scope, no_body, send)
         return sent
 
     assert asyncio.run(run()) == [500, 201]
@@ -458,7 +639,7 @@ def test_an_error_answer_is_sent_though_the_server_is_away(any_server: Server) -
             )
             headers = [(b"idempotency-key", b"k1")]
             scope = {"type": "http", "method": "POST", "path": "/pay", "headers": headers}
-            await ASGIMiddleware(app, seen)(scope, None, send)
+            await ASGIMiddleware(app, seen)(scope, no_body, send)
         return sent
 
     assert asyncio.run(run()) == [500]
@@ -504,7 +685,7 @@ def test_a_request_that_is_cancelled_at_its_commit_is_done(
                 else:
                     headers = [(b"idempotency-key", b"k1")]
                     scope = {"type": "http", "method": "POST", "path": "/pay", "headers": headers}
-                    await ASGIMiddleware(app, seen)(scope, None, AsyncMock())
+                    await ASGIMiddleware(app, seen)(scope, no_body, AsyncMock())
 
             await seen.claim("another")
             proxy.plan("commit", held)
@@ -523,6 +704,25 @@ def test_a_request_that_is_cancelled_at_its_commit_is_done(
     asyncio.run(run())
 
 
+def test_answers_have_the_headers_of_an_outer_middleware(any_server: Server) -> None:
+    """With CORSMiddleware outermost, a browser may read them."""
+    app = fastapi.FastAPI()
+    app.post("/pay")(lambda: None)
+    app.add_middleware(
+        ASGIMiddleware, seen=bloomredis.asyncio.BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    )
+    app.add_middleware(
+        CORSMiddleware, allow_origins=["*"], allow_headers=[HEADER], expose_headers=["Retry-After"]
+    )
+    ask = of_asgi(app)
+    ask.headers["Origin"] = "http://shop"
+    BloomFilter.from_url(any_server.url, "keys", **SIZE).claim("POST /pay held")
+    answers = [ask(key) for key in ("k1", "k1", "held", "two,keys")]
+    assert [status for status, _, _ in answers] == [200, 200, 409, 400]
+    assert all(headers["access-control-allow-origin"] == "*" for _, headers, _ in answers)
+    assert answers[2][1]["access-control-expose-headers"] == "Retry-After"
+
+
 def test_a_path_is_no_part_of_a_key(any_server: Server) -> None:
     """Requests to `/pay/a` with the key `b k` and to `/pay/a b` with the key `k` are two."""
     seen = BloomFilter.from_url(any_server.url, "keys", **SIZE)
@@ -534,7 +734,7 @@ def test_a_path_is_no_part_of_a_key(any_server: Server) -> None:
         return [b"worked"]
 
     for path, key in (("/pay/a", "b k"), ("/pay/a b", "k")):
-        environ = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "HTTP_IDEMPOTENCY_KEY": key}
+        environ = environ_of(path, key)
         WSGIMiddleware(app, seen)(environ, lambda *_: None)
     assert ran == ["/pay/a", "/pay/a b"]
 
@@ -554,7 +754,7 @@ def test_the_status_of_wsgi_may_change_before_the_first_bytes(any_server: Server
                 start("500 Internal Server Error", [], sys.exc_info())
                 yield b"failed"
 
-    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/pay", "HTTP_IDEMPOTENCY_KEY": "k1"}
+    environ = environ_of("/pay", "k1")
     response = WSGIMiddleware(app, seen)(environ, lambda status, *_: sent.append(status))
     assert sent == ["500 Internal Server Error"]
     assert seen.claim("POST /pay k1").state == "claimed"
