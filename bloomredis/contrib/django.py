@@ -21,6 +21,7 @@ from bloomredis.contrib.idempotency import (
 )
 
 try:
+    from asgiref.sync import iscoroutinefunction
     from django.db import connections
     from django.http import HttpResponse
 except ImportError as error:
@@ -66,7 +67,7 @@ def once(
     gate = _Gate(seen, rules, lease, on_done)
 
     def decorate(view: Any) -> Any:
-        if inspect.iscoroutinefunction(view):
+        if iscoroutinefunction(view):
             require_async(seen, "once() of asynchronous views")
 
             @functools.wraps(view)
@@ -161,7 +162,7 @@ class _Settling:
         self._claim = claim
         self._is_done = False
         self._error: Exception | None = None
-        inside = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+        inside = [each for each in connections.all(initialized_only=True) if _is_in_transaction(each)]
         self._transaction = inside[-1] if inside else None
         if self._transaction is not None:
             self._transaction.on_commit(self._commit)
@@ -186,6 +187,11 @@ class _Settling:
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _is_in_transaction(connection: Any) -> bool:
+    """Return True inside a transaction; those around each test of a `TestCase` never end in a commit."""
+    return not all(block._from_testcase for block in connection.atomic_blocks)
 
 
 def _response(answer: Answer) -> HttpResponse:

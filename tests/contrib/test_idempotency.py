@@ -6,6 +6,7 @@ import asyncio
 import io
 import sys
 import threading
+import unittest
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -519,6 +520,29 @@ def test_what_is_done_may_be_looked_up(any_server: Server) -> None:
         assert [deliver(f"k{number}")[0], *deliver(f"k{number}")[::2]] == [201, 203, b"found"]
 
 
+def test_tests_of_django_are_no_transactions(any_server: Server) -> None:
+    """In a `TestCase`, whose transactions never end in a commit, a repeat is done, in the next test too."""
+    deliver = make_django(any_server.url, Work())
+    from django.db import transaction
+    from django.test import TestCase
+
+    statuses: list[int] = []
+
+    class Tests(TestCase):
+        def test_a(self) -> None:
+            statuses.extend(deliver("k1")[0] for _ in range(2))
+
+        def test_b(self) -> None:
+            with self.captureOnCommitCallbacks(execute=True), transaction.atomic():
+                statuses.append(deliver("k2")[0])
+            statuses.extend(deliver(key)[0] for key in ("k1", "k2"))
+
+    result = unittest.TestResult()
+    unittest.TestSuite([Tests("test_a"), Tests("test_b")]).run(result)
+    assert (result.testsRun, result.errors, result.failures) == (2, [], [])
+    assert statuses == [201, 200, 201, 200, 200]
+
+
 def test_a_transaction_of_django_comes_before_the_commit(any_server: Server) -> None:
     """If the transaction of a view is rolled back, as with ATOMIC_REQUESTS, the key is not committed."""
     from django.db import transaction
@@ -721,6 +745,28 @@ def test_answers_have_the_headers_of_an_outer_middleware(any_server: Server) -> 
     assert [status for status, _, _ in answers] == [200, 200, 409, 400]
     assert all(headers["access-control-allow-origin"] == "*" for _, headers, _ in answers)
     assert answers[2][1]["access-control-expose-headers"] == "Retry-After"
+
+
+def test_an_asynchronous_class_is_a_view(any_server: Server) -> None:
+    """`as_view` returns a function that is marked as a coroutine function."""
+    from django.http import HttpResponse
+    from django.test import AsyncRequestFactory
+    from django.views import View
+
+    from bloomredis.contrib.django import once
+
+    class Pay(View):
+        async def post(self, request: Any) -> HttpResponse:
+            return HttpResponse(status=201)
+
+    async def run() -> list[int]:
+        view = once(bloomredis.asyncio.BloomFilter.from_url(any_server.url, "keys", **SIZE))(Pay.as_view())
+        factory = AsyncRequestFactory()
+        return [
+            (await view(factory.post("/pay", headers={"Idempotency-Key": "k"}))).status_code for _ in range(2)
+        ]
+
+    assert asyncio.run(run()) == [201, 200]
 
 
 def test_a_path_is_no_part_of_a_key(any_server: Server) -> None:
