@@ -9,6 +9,7 @@ from typing import Any
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
+from bloomredis.contrib._bodies import MOST_DROPPED, drop, length_of
 from bloomredis.contrib._flavours import require_async, require_sync
 from bloomredis.contrib.idempotency import (
     HEADER,
@@ -51,7 +52,7 @@ def once(
 
     The key is committed after the view has returned a response with status 2xx or 303, or with
     ATOMIC_REQUESTS after the transaction, and before the response is sent.  The key is given back after any
-    other status, and after an exception.
+    other status, after an exception, and if the body was cut off while it was read.
 
     :param seen: a filter of `bloomredis`; for asynchronous views, a filter of `bloomredis.asyncio`.
     :param header: the header of the key; the item is the method, the path with its query, and the key.
@@ -103,27 +104,35 @@ class _Gate:
         query = request.META.get("QUERY_STRING", "")
         return self._rules.item(request, request.method, request.path, query, value)
 
-    def _skipped(self, claim: Any, request: Any, args: Any, kwargs: Any) -> Any:
-        """Return the answer to a repeat."""
-        if claim.state == "done" and self._on_done is not None:
+    def _instead(self, refused: Any, request: Any, args: Any, kwargs: Any) -> Any:
+        """Return the response to a request whose item is refused by an `Answer`, or claimed already."""
+        if isinstance(refused, Answer):
+            return _response(refused)
+        if refused.state == "done" and self._on_done is not None:
             return self._on_done(request, *args, **kwargs)
-        return _response(skipped(claim))
+        return _response(skipped(refused))
+
+    def _is_done(self, request: Any, response: Any) -> bool:
+        return self._rules.is_done(response.status_code) and not _is_cut(request)
 
     def call(self, view: Callable[[], Any], request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request."""
-        item = self._item(request)
-        if item is None or isinstance(item, Answer):
-            return view() if item is None else _response(item)
-        try:
-            claim = self._seen.claim(item, self._lease, renew=True)
-        except BloomError:
-            return _response(away())
-        if not claim:
-            return self._skipped(claim, request, args, kwargs)
-        settle = _Settling(claim)
+        found = self._item(request)
+        if found is None:
+            return view()
+        if not isinstance(found, Answer):
+            try:
+                found = self._seen.claim(found, self._lease, renew=True)
+            except BloomError:
+                found = away()
+        if isinstance(found, Answer) or not found:
+            response = self._instead(found, request, args, kwargs)
+            _drop_body(request)
+            return response
+        claim, settle = found, _Settling(found)
         try:
             response = view()
-            settle.after(is_done=self._rules.is_done(response.status_code))
+            settle.after(is_done=self._is_done(request, response))
         except BaseException as error:
             claim.__exit__(type(error), error, None)
             raise
@@ -131,20 +140,23 @@ class _Gate:
 
     async def wait(self, view: Callable[[], Any], request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request, by an asynchronous view."""
-        item = self._item(request)
-        if item is None or isinstance(item, Answer):
-            return await view() if item is None else _response(item)
-        try:
-            claim = await self._seen.claim(item, self._lease, renew=True)
-        except BloomError:
-            return _response(away())
-        if not claim:
-            found = self._skipped(claim, request, args, kwargs)
-            return await found if inspect.isawaitable(found) else found
-        ending = Ending(claim)
+        found = self._item(request)
+        if found is None:
+            return await view()
+        if not isinstance(found, Answer):
+            try:
+                found = await self._seen.claim(found, self._lease, renew=True)
+            except BloomError:
+                found = away()
+        if isinstance(found, Answer) or not found:
+            instead = self._instead(found, request, args, kwargs)
+            response = await instead if inspect.isawaitable(instead) else instead
+            _drop_body(request)
+            return response
+        ending = Ending(found)
         try:
             response = await view()
-            await ending.settle(done=self._rules.is_done(response.status_code))
+            await ending.settle(done=self._is_done(request, response))
         except BaseException:
             await ending.give_back()
             raise
@@ -192,6 +204,35 @@ class _Settling:
 def _is_in_transaction(connection: Any) -> bool:
     """Return True inside a transaction; those around each test of a `TestCase` never end in a commit."""
     return not all(block._from_testcase for block in connection.atomic_blocks)
+
+
+def _is_cut(request: Any) -> bool:
+    """Return True if the view, or a middleware before it, has read a body to its end, and it was cut off.
+
+    With ASGI a view gets no such request.
+    """
+    request = _of_django(request)
+    if "wsgi.input" not in request.META or not request._read_started:
+        return False
+    if hasattr(request, "_body"):
+        return len(request.body) < length_of(request.META)
+    stream = request._stream
+    try:
+        return bool(stream._pos < stream.limit and not stream.read(1))
+    except OSError:
+        return True
+
+
+def _drop_body(request: Any) -> None:
+    """Read the rest of the body; with ASGI Django has read it."""
+    if "wsgi.input" in request.META:
+        # Not by `read`, after which a middleware could not ask for `body`.
+        drop(_of_django(request)._stream.read, MOST_DROPPED)
+
+
+def _of_django(request: Any) -> Any:
+    """Return the request itself, or the one inside a request of Django REST framework."""
+    return getattr(request, "_request", request)
 
 
 def _response(answer: Answer) -> HttpResponse:

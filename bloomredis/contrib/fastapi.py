@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
+from bloomredis.contrib._bodies import MOST_DROPPED
 from bloomredis.contrib._flavours import require_async
-from bloomredis.contrib.idempotency import Answer, away, skipped
+from bloomredis.contrib.idempotency import Answer, away, is_missing, skipped
 
 try:
     from fastapi import Depends, HTTPException, Request
@@ -39,14 +41,15 @@ def once(
     * The event is done: 200, and the endpoint is not called.
     * Another worker holds the event: 409 with Retry-After, so that the sender delivers it again.
     * The filter's server is away: 503, so that the sender delivers it again.
-    * The event has no id: 400.
+    * The event has no id, or its header stands there twice: 400.
 
     Verify signatures in a dependency before this one, or anybody can mark events.  A filter mistakes a new
     event for an old one at its error rate.
 
     :param seen: a filter of `bloomredis.asyncio`.
     :param header: the header with the id of an event.
-    :param key: a function or coroutine function that takes a request and returns the id of its event.
+    :param key: a function or coroutine function that takes a request and returns the id of its event; None or
+        "" means that it has none, and the endpoint runs as usual.
     :param lease: if this worker dies, another delivery may be worked on after so many seconds.
     :param renew: extend the lease while the endpoint runs.
     :raises TypeError: neither or both of `header` and `key` are given, or `seen` is no such filter.
@@ -56,19 +59,28 @@ def once(
     require_async(seen, "once() of FastAPI")
 
     async def claimed(request: Request) -> AsyncIterator[None]:
-        item = request.headers.get(header) if header is not None else await _key(key, request)
-        if not item:
-            raise HTTPException(400, f"no id of an event in {header or 'the request'}")
+        item = _id(header, request) if header is not None else await _key(key, request)
+        if isinstance(item, Answer):
+            raise await _refusal(item, request)
+        if is_missing(item):
+            yield
+            return
         try:
             claim = await seen.claim(item, lease, renew=renew)
         except BloomError as error:
-            raise _exception(away("event")) from error
+            raise await _refusal(away("event"), request) from error
         if not claim:
-            raise _exception(skipped(claim, "event"))
+            raise await _refusal(skipped(claim, "event"), request)
         async with claim:
             yield
 
     return Depends(claimed, scope="function")
+
+
+def _id(header: str, request: Request) -> str | Answer:
+    """Return the id in the header; an `Answer` unless there is one."""
+    found = [value for value in request.headers.getlist(header) if value]
+    return found[0] if len(found) == 1 else Answer(400, f"{len(found)} ids of an event in {header}, not one")
 
 
 async def _key(key: Any, request: Request) -> Any:
@@ -76,5 +88,12 @@ async def _key(key: Any, request: Request) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-def _exception(answer: Answer) -> HTTPException:
+async def _refusal(answer: Answer, request: Request) -> HTTPException:
+    """Return the exception with that answer, after the body was read: see `_bodies.MOST_DROPPED`."""
+    left = MOST_DROPPED
+    with suppress(Exception):  # the sender has hung up, or the body was read before
+        async for piece in request.stream():
+            left -= len(piece)
+            if left <= 0:
+                break
     return HTTPException(answer.status, answer.detail, answer.headers)

@@ -12,12 +12,14 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from bloomredis import BloomError
+from bloomredis.contrib._bodies import AsgiBody, WsgiBody
 from bloomredis.contrib._flavours import require_async, require_sync
 
 HEADER: Final = "Idempotency-Key"
@@ -53,6 +55,19 @@ class Answer:
             kind = "application/problem+json"
         body = json.dumps(document).encode()
         return body, {"Content-Type": kind, "Content-Length": str(len(body)), **self.headers}
+
+    async def asgi(self, _scope: Any, _receive: Any, send: Any) -> None:
+        """Send the answer, as an ASGI application."""
+        body, headers = self.content()
+        encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": encoded})
+        await send({"type": "http.response.body", "body": body})
+
+    def wsgi(self, _environ: Any, start_response: Any) -> list[bytes]:
+        """Return the answer, as a WSGI application."""
+        body, headers = self.content()
+        start_response(f"{self.status} {HTTPStatus(self.status).phrase}", list(headers.items()))
+        return [body]
 
 
 def away(what: str = "request") -> Answer:
@@ -174,6 +189,10 @@ class _Middleware(Generic[App]):
         self._lease = lease
         self._on_done = on_done
 
+    def _answer(self, claim: Any, skipped: App) -> App:
+        """Return the application that answers a repeat."""
+        return self._on_done if claim.state == "done" and self._on_done is not None else skipped
+
 
 class ASGIMiddleware(_Middleware[AsgiApp]):
     """ASGI middleware (Starlette, FastAPI, Litestar, Quart): a request with a key runs once.
@@ -187,8 +206,9 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
     while another worker runs it, and 503 while the filter does not answer.
 
     The key is committed when the response begins, before it is sent, if its status is 2xx or 303.  The key is
-    given back after any other status, and after an exception.  By default the item is the method, the path
-    with its query, and the key; and a request without a key runs as usual.
+    given back after any other status, after an exception, and if the body was cut off while the application
+    read it.  By default the item is the method, the path with its query, and the key; and a request without a
+    key runs as usual.
 
     :param seen: a filter of `bloomredis.asyncio`.
     :param header: the header of the key, which is a quoted string or the bare key.
@@ -209,9 +229,16 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
         if item is None:
             await self._app(scope, receive, send)
             return
-        answer = item if isinstance(item, Answer) else await self._claimed(item, scope, receive, send)
-        if answer is not None:
-            await _send_response(answer, send)
+        body = AsgiBody(receive)
+        app = item.asgi if isinstance(item, Answer) else await self._run(item, scope, body, send)
+        if app is not None:
+
+            async def dropped(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    await body.drop()
+                await send(message)
+
+            await app(scope, body.receive, dropped)
 
     def _item(self, scope: Any) -> Any:
         name = self._rules.header.lower().encode("latin-1")
@@ -219,27 +246,23 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
         query = scope.get("query_string", b"").decode("latin-1")
         return self._rules.item(scope, scope["method"], scope["path"], query, ",".join(values))
 
-    async def _claimed(self, item: Any, scope: Any, receive: Any, send: Any) -> Answer | None:
-        """Run the application if the item is new, and return None; else return the answer."""
+    async def _run(self, item: Any, scope: Any, body: AsgiBody, send: Any) -> AsgiApp | None:
+        """Run the application if the item is new, and return None; else return what answers in its place."""
         try:
             claim = await self._seen.claim(item, self._lease, renew=True)
         except BloomError:
-            return away()
+            return away().asgi
         if not claim:
-            if claim.state == "done" and self._on_done is not None:
-                await self._on_done(scope, receive, send)
-                return None
-            return skipped(claim)
-
+            return self._answer(claim, skipped(claim).asgi)
         ending = Ending(claim)
 
         async def settled(message: Any) -> None:
             if message["type"] == "http.response.start":
-                await ending.settle(done=self._rules.is_done(message["status"]))
+                await ending.settle(done=self._rules.is_done(message["status"]) and not body.is_cut)
             await send(message)
 
         try:
-            await self._app(scope, receive, settled)
+            await self._app(scope, body.receive, settled)
         except BaseException:
             await ending.give_back()
             raise
@@ -264,45 +287,50 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
         item = self._rules.item(environ, environ["REQUEST_METHOD"], path, query, value)
         if item is None:
             return self._app(environ, start_response)
-        if isinstance(item, Answer):
-            return _started(item, start_response)
+        body = WsgiBody(environ)
+        found = item.wsgi if isinstance(item, Answer) else self._run(item, environ, body)
+        if not isinstance(found, _Response):
+            found = _Response(found, environ)
+            body.drop()
+        start_response(found.status, found.headers, *found.error)
+        return found
+
+    def _run(self, item: Any, environ: dict[str, Any], body: WsgiBody) -> _Response | WsgiApp:
+        """Return the application's response if the item is new, else the application that answers instead."""
         try:
             claim = self._seen.claim(item, self._lease, renew=True)
         except BloomError:
-            return _started(away(), start_response)
-        if claim:
-            return self._run(claim, environ, start_response)
-        if claim.state == "done" and self._on_done is not None:
-            return self._on_done(environ, start_response)
-        return _started(skipped(claim), start_response)
-
-    def _run(self, claim: Any, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Run the application until its response begins, end the claim, and return the response."""
-        response = _Response()
-        try:
-            response.begin(self._app(environ, response.start))
-            claim.commit() if self._rules.is_done(int(response.status[:3])) else claim.release()
-        except BaseException as error:
-            claim.__exit__(type(error), error, None)
-            response.close()
-            raise
-        start_response(response.status, response.headers, *response.error)
+            return away().wsgi
+        if not claim:
+            return self._answer(claim, skipped(claim).wsgi)
+        with ExitStack() as after_error:
+            after_error.push(claim)
+            response = _Response(self._app, environ)
+            after_error.callback(response.close)
+            is_done = self._rules.is_done(int(response.status[:3])) and not body.is_cut
+            claim.commit() if is_done else claim.release()
+            after_error.pop_all()
         return response
 
 
 class _Response:
     """The response of a WSGI application, whose beginning is read before it is sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: WsgiApp, environ: dict[str, Any]) -> None:
         self.status = ""
         self.headers: list[tuple[str, str]] = []
         self.error: tuple[Any, ...] = ()
         self._is_begun = False
         self._begun: list[bytes] = []
-        self._rest: Iterator[bytes] = iter(())
-        self._body: Any = ()
+        self._body = app(environ, self._start)
+        self._rest = iter(self._body)
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
 
-    def start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Callable[[bytes], None]:
+    def _start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Callable[[bytes], None]:
         """Take the status and the headers: the `start_response` of the application.
 
         An application may replace them after an error, until its first bytes are sent.
@@ -312,9 +340,8 @@ class _Response:
         self.status, self.headers, self.error = status, headers, error
         return self._begun.append
 
-    def begin(self, body: Iterable[bytes]) -> None:
+    def _begin(self) -> None:
         """Read the body until its first bytes, since an application may replace its status before them."""
-        self._body, self._rest = body, iter(body)
         for piece in self._rest:
             self._begun.append(piece)
             if any(self._begun):
@@ -331,19 +358,6 @@ class _Response:
         """Close the body, as servers do."""
         if hasattr(self._body, "close"):
             self._body.close()
-
-
-async def _send_response(answer: Answer, send: Any) -> None:
-    body, headers = answer.content()
-    encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _started(answer: Answer, start_response: Any) -> list[bytes]:
-    body, headers = answer.content()
-    start_response(f"{answer.status} {HTTPStatus(answer.status).phrase}", list(headers.items()))
-    return [body]
 
 
 def _unquoted(value: str, header: str) -> str | Answer:

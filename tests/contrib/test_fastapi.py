@@ -16,6 +16,7 @@ import bloomredis.asyncio
 from bloomredis.contrib.fastapi import once
 from tests.contrib import pages
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 class Receiver:
@@ -142,6 +143,32 @@ def test_an_id_may_be_in_the_body(received: Any) -> None:
         assert receiver.worked == ["e1"]
 
     received(scenario, key=identity)
+
+
+@for_each(("identity", "worked"), [(None, ["e1", "e1"]), ("", ["e1", "e1"]), (0, ["e1"])])
+def test_an_event_may_have_no_id(any_server: Server, identity: Any, worked: list[str]) -> None:
+    """If `key` returns None or an empty text, the endpoint runs as usual; 0 is an id."""
+
+    async def scenario() -> None:
+        receiver = Receiver(any_server.url, key=lambda _: identity)
+        answers = [await receiver.deliver("e1") for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert receiver.worked == worked
+        await receiver.seen.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_event_with_two_ids_is_refused(received: Any) -> None:
+    """The answer is 400."""
+
+    async def scenario(receiver: Receiver) -> None:
+        headers = [("X-Id", "e1"), ("X-Id", "e2")]
+        answer = await receiver.http.post("/", json={"id": "e1"}, headers=headers)
+        assert (answer.status_code, answer.json()) == (400, {"detail": "2 ids of an event in X-Id, not one"})
+        assert receiver.worked == []
+
+    received(scenario)
 
 
 def test_without_a_server_the_sender_comes_again() -> None:
