@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from bloomredis import BloomError
@@ -36,7 +36,8 @@ def once(
 
     The event is claimed before the endpoint runs, and committed after it, before the response is sent.  If
     the endpoint raises, the event is given back.  If it returns a response with an error status, the event
-    counts as done.
+    counts as done.  Dependencies that `yield` with `scope="function"`, as a session that commits at its end,
+    end before the commit of the event; those with the default scope end after the response.
 
     * The event is done: 200, and the endpoint is not called.
     * Another worker holds the event: 409 with Retry-After, so that the sender delivers it again.
@@ -71,8 +72,13 @@ def once(
             raise await _refusal(away("event"), request) from error
         if not claim:
             raise await _refusal(skipped(claim, "event"), request)
+        is_done = False
         async with claim:
-            yield
+            async with _begun_before(request):
+                yield
+                is_done = True
+            if not is_done:  # one of them has suppressed an error
+                await claim.release()
 
     return Depends(claimed, scope="function")
 
@@ -86,6 +92,12 @@ def _id(header: str, request: Request) -> str | Answer:
 async def _key(key: Any, request: Request) -> Any:
     found = key(request)
     return await found if inspect.isawaitable(found) else found
+
+
+def _begun_before(request: Request) -> AsyncExitStack:
+    """Return the ends of dependencies that began before this one: they come before the commit."""
+    ends: AsyncExitStack = request.scope.get("fastapi_function_astack") or AsyncExitStack()
+    return ends.pop_all()
 
 
 async def _refusal(answer: Answer, request: Request) -> HTTPException:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
 import redis
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Request
 
 import bloomredis
 import bloomredis.asyncio
@@ -118,6 +119,31 @@ def test_an_event_is_done_before_its_response_is_sent(received: Any, any_client:
         assert (await first).status_code == 500
 
     received(scenario)
+
+
+def test_an_error_that_an_outer_dependency_suppresses_gives_the_event_back(any_server: Server) -> None:
+    """FastAPI answers 500, and the next delivery is worked on."""
+
+    async def suppressing() -> AsyncIterator[None]:
+        with suppress(LookupError):
+            yield
+
+    async def run() -> list[int]:
+        seen = bloomredis.asyncio.BloomFilter.from_url(
+            any_server.url, "hooks", capacity=1000, error_rate=1e-6
+        )
+        app, errors = FastAPI(dependencies=[Depends(suppressing, scope="function")]), [LookupError()]
+
+        @app.post("/", dependencies=[once(seen, header="X-Id")])
+        async def hook() -> None:
+            if errors:
+                raise errors.pop()
+
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as http:
+            return [(await http.post("/", headers={"X-Id": "e1"})).status_code for _ in range(2)]
+
+    assert asyncio.run(run()) == [500, 200]
 
 
 def test_an_event_without_an_id_is_refused(received: Any) -> None:
