@@ -19,6 +19,7 @@ from bloomredis.contrib.idempotency import (
     Rules,
     away,
     skipped,
+    split,
 )
 
 try:
@@ -100,9 +101,9 @@ class _Gate:
         self._on_done = on_done
 
     def _item(self, request: Any) -> Any:
-        value = request.headers.get(self._rules.header)
+        values = split(request.headers.get(self._rules.header))
         query = request.META.get("QUERY_STRING", "")
-        return self._rules.item(request, request.method, request.path, query, value)
+        return self._rules.item(request, request.method, request.path, query, values)
 
     def _instead(self, refused: Any, request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request whose item is refused by an `Answer`, or claimed already."""

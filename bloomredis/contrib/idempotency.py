@@ -100,18 +100,21 @@ class Rules:
                 f"done must be a function that takes a status and returns a bool, not {self.done!r}"
             )
 
-    def item(self, request: Any, method: str, path: str, query: str, value: str | None) -> Any:
+    def item(self, request: Any, method: str, path: str, query: str, values: list[str]) -> Any:
         """Return the item of a request; None if it runs unchecked, or an `Answer` if it is refused.
 
         :param request: the argument of `key`.
-        :param value: the value of the header; several headers are joined by commas, as WSGI servers do.
+        :param values: the values of the header.
         """
         if method not in self.methods:
             return None
-        found = self.key(request) if self.key is not None else _unquoted(value or "", self.header)
+        if self.key is None and len(values) > 1:
+            many = f"the request has {len(values)} values of {self.header}, not one"
+            return Answer(400, f"{many}; a value with a comma needs double quotes")
+        found = self.key(request) if self.key is not None else _unquoted("".join(values))
         if is_missing(found):
             return Answer(400, f"the request has no {self.header}") if self.required else None
-        if self.key is not None or isinstance(found, Answer):
+        if self.key is not None:
             return found
         return f"{method} {quote(path)}{query and '?'}{quote(query)} {found}"
 
@@ -244,7 +247,7 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
         name = self._rules.header.lower().encode("latin-1")
         values = [value.decode("latin-1") for key, value in scope["headers"] if key == name]
         query = scope.get("query_string", b"").decode("latin-1")
-        return self._rules.item(scope, scope["method"], scope["path"], query, ",".join(values))
+        return self._rules.item(scope, scope["method"], scope["path"], query, values)
 
     async def _run(self, item: Any, scope: Any, body: AsgiBody, send: Any) -> AsgiApp | None:
         """Run the application if the item is new, and return None; else return what answers in its place."""
@@ -281,10 +284,10 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer a request."""
-        value = environ.get("HTTP_" + self._rules.header.upper().replace("-", "_"))
+        values = split(environ.get("HTTP_" + self._rules.header.upper().replace("-", "_")))
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         query = environ.get("QUERY_STRING", "")
-        item = self._rules.item(environ, environ["REQUEST_METHOD"], path, query, value)
+        item = self._rules.item(environ, environ["REQUEST_METHOD"], path, query, values)
         if item is None:
             return self._app(environ, start_response)
         body = WsgiBody(environ)
@@ -360,11 +363,12 @@ class _Response:
             self._body.close()
 
 
-def _unquoted(value: str, header: str) -> str | Answer:
+def split(value: str | None) -> list[str]:
+    """Return the values of headers, which a server has joined with commas; a quoted value may contain one."""
+    return [] if value is None else [value] if QUOTED.fullmatch(value.strip()) else value.split(",")
+
+
+def _unquoted(value: str) -> str:
     """Return the key in a header: a quoted string, or the bare key that most clients send."""
-    value = value.strip()
-    if quoted := QUOTED.fullmatch(value):
-        return re.sub(r"\\(.)", r"\1", quoted[1])
-    if "," in value:  # as between the values of two headers
-        return Answer(400, f"the request has more than one {header}; a key with a comma needs double quotes")
-    return value
+    quoted = QUOTED.fullmatch(value := value.strip())
+    return value if quoted is None else re.sub(r"\\(.)", r"\1", quoted[1])

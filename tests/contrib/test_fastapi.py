@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
 import redis
 from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
 
 import bloomredis
 import bloomredis.asyncio
@@ -18,6 +20,8 @@ from bloomredis.contrib.fastapi import once
 from tests.contrib import pages
 from tests.support.servers import Server
 from tests.support.values import for_each
+
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 
 
 class Receiver:
@@ -29,17 +33,18 @@ class Receiver:
         self.begun = asyncio.Event()
         self.goes_on = asyncio.Event()
         self.goes_on.set()
-        self.seen = bloomredis.asyncio.BloomFilter.from_url(url, "hooks", capacity=1000, error_rate=1e-6)
+        self.returns: Any = "worked"
+        self.seen = bloomredis.asyncio.BloomFilter.from_url(url, "hooks", **SIZE)
         app = FastAPI()
 
         @app.post("/", dependencies=[once(self.seen, **(how or {"header": "X-Id"}))])
-        async def hook(event: dict[str, str]) -> str:
+        async def hook(event: dict[str, str]) -> Any:
             self.begun.set()
             await self.goes_on.wait()
             if self.fails:
                 raise HTTPException(500)
             self.worked.append(event["id"])
-            return "worked"
+            return self.returns
 
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://here")
@@ -144,6 +149,34 @@ def test_an_error_that_an_outer_dependency_suppresses_gives_the_event_back(any_s
             return [(await http.post("/", headers={"X-Id": "e1"})).status_code for _ in range(2)]
 
     assert asyncio.run(run()) == [500, 200]
+
+
+def test_an_error_that_an_endpoint_returns_is_done(received: Any) -> None:
+    """Only an exception gives the event back."""
+
+    async def scenario(receiver: Receiver) -> None:
+        receiver.returns = JSONResponse(None, 500)
+        assert [(await receiver.deliver("e1")).status_code for _ in range(2)] == [500, 200]
+
+    received(scenario)
+
+
+@for_each(("options", "before", "after"), [({}, 503, 200), ({"on_lost": "recreate"}, 200, 200)])
+def test_a_lost_filter_needs_a_restart_of_the_workers(
+    any_server: Server, any_client: redis.Redis, options: dict[str, Any], before: int, after: int
+) -> None:
+    """Until then the answer is 503; with `on_lost="recreate"` each event is worked on again."""
+
+    async def scenario() -> None:
+        with patch.dict(SIZE, options):
+            receiver, restarted = (Receiver(any_server.url) for _ in range(2))
+            assert (await receiver.deliver("e1")).json() == "worked"
+            any_client.flushall()
+            assert (await receiver.deliver("e1")).status_code == before
+            assert (await restarted.deliver("e1")).status_code == after
+            assert [receiver.worked, restarted.worked] == ([["e1"] * 2, []] if options else [["e1"], ["e1"]])
+
+    asyncio.run(scenario())
 
 
 def test_an_event_without_an_id_is_refused(received: Any) -> None:

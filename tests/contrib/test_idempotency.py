@@ -10,7 +10,7 @@ import unittest
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, patch
 
 import fastapi
 import flask
@@ -433,8 +433,9 @@ def test_a_request_has_one_key(
     value: str,
     is_one: bool,  # noqa: FBT001 - of the cases
 ) -> None:
-    """Servers join the values of two headers with a comma; a key with a comma is in quotes."""
+    """WSGI servers join the values of two headers with a comma, so a key with a comma is in quotes."""
     work = Work()
+    is_one |= make is make_asgi  # its servers join none
     deliver = make(any_server.url, work)
     assert [deliver(value)[0], deliver(value)[0]] == ([201, 200] if is_one else [400, 400])
     assert work.done == [value] * is_one
@@ -470,6 +471,19 @@ def test_a_claim_that_was_lost_is_no_success(make: Any, any_server: Server, any_
     work.goes_on.set()
     thread.join(60)
     assert got[0][0] == 500
+
+
+@EACH
+@for_each(("options", "statuses"), [({}, (503, 201)), ({"on_lost": "recreate"}, (201, 200))])
+def test_a_lost_filter_needs_a_restart_of_the_workers(
+    make: Any, any_server: Server, any_client: redis.Redis, options: dict[str, Any], statuses: tuple[int, int]
+) -> None:
+    """Until then the answer is 503; with `on_lost="recreate"` each request runs again."""
+    with patch.dict(SIZE, options):
+        deliver = make(any_server.url, Work())
+        assert deliver("k1")[0] == 201
+        any_client.flushall()
+        assert (deliver("k1")[0], make(any_server.url, Work())("k1")[0]) == statuses
 
 
 @EACH
@@ -732,19 +746,36 @@ def test_answers_have_the_headers_of_an_outer_middleware(any_server: Server) -> 
     """With CORSMiddleware outermost, a browser may read them."""
     app = fastapi.FastAPI()
     app.post("/pay")(lambda: None)
-    app.add_middleware(
-        ASGIMiddleware, seen=bloomredis.asyncio.BloomFilter.from_url(any_server.url, "keys", **SIZE)
-    )
+    seen = bloomredis.asyncio.BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    app.add_middleware(ASGIMiddleware, seen=seen, required=True)
     app.add_middleware(
         CORSMiddleware, allow_origins=["*"], allow_headers=[HEADER], expose_headers=["Retry-After"]
     )
     ask = of_asgi(app)
     ask.headers["Origin"] = "http://shop"
     BloomFilter.from_url(any_server.url, "keys", **SIZE).claim("POST /pay held")
-    answers = [ask(key) for key in ("k1", "k1", "held", "two,keys")]
+    answers = [ask(key) for key in ("k1", "k1", "held", "")]
     assert [status for status, _, _ in answers] == [200, 200, 409, 400]
     assert all(headers["access-control-allow-origin"] == "*" for _, headers, _ in answers)
     assert answers[2][1]["access-control-expose-headers"] == "Retry-After"
+
+
+def test_answers_have_no_headers_of_a_hook_of_flask(any_server: Server) -> None:
+    """The application, which adds them, does not run."""
+    app = flask.Flask("shop")
+
+    @app.post("/pay")
+    def pay() -> str:
+        return ""
+
+    @app.after_request
+    def add(response: Any) -> Any:
+        response.headers["Access-Control-Allow-Origin"] = "*"
+        return response
+
+    app.wsgi_app = WSGIMiddleware(app.wsgi_app, BloomFilter.from_url(any_server.url, "keys", **SIZE))
+    deliver = of_wsgi(app)
+    assert ["access-control-allow-origin" in deliver("k1")[1] for _ in range(2)] == [True, False]
 
 
 def test_an_asynchronous_class_is_a_view(any_server: Server) -> None:
