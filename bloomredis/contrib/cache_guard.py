@@ -39,7 +39,8 @@ def guard(
     round trip.
 
     :param seen: the filter; for coroutine functions, a filter of `bloomredis.asyncio`.
-    :param key: returns the item, given the arguments of the call; None for the first argument.
+    :param key: returns the item, given the arguments of the call, or None for a call that is not guarded;
+        without `key` the item is the first argument.
     :param missing: the answer for an item that is not in the filter; an exception or its class is raised.
     :param marker: the item that says that all others have been added.  None is for a filter that another
         program builds; the guard trusts it as complete, and a loss is final for this process.
@@ -53,7 +54,7 @@ def guard(
             @functools.wraps(function)
             async def wait(*args: Any, **kwargs: Any) -> Any:
                 items = _items(key, marker, args, kwargs)
-                if await _is_there_asyncio(seen, items, warnings):
+                if not items or await _is_there_asyncio(seen, items, warnings):
                     return await function(*args, **kwargs)
                 return _answer(missing)
 
@@ -64,7 +65,9 @@ def guard(
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             items = _items(key, marker, args, kwargs)
-            return function(*args, **kwargs) if _is_there(seen, items, warnings) else _answer(missing)
+            if not items or _is_there(seen, items, warnings):
+                return function(*args, **kwargs)
+            return _answer(missing)
 
         return call
 
@@ -93,9 +96,11 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
 
 
 def _items(key: Callable[..., Any] | None, marker: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the items to look up: the item and the marker."""
+    """Return the items to look up, the item and the marker; none if the call is not guarded."""
     if key is not None:
         item = key(*args, **kwargs)
+        if item is None:
+            return []
     elif args:
         item = args[0]
     else:

@@ -160,6 +160,23 @@ def test_the_item_is_what_key_returns(seen: BloomFilter) -> None:
     assert (get("a", row=1), get("a", row=2)) == ("a has 1", "none")
 
 
+def test_a_call_without_an_item_is_not_guarded(any_server: Server, seen: BloomFilter) -> None:
+    """If `key` returns None, the function is called."""
+    load(seen, ["a"])
+    get = guard(seen, key=lambda row: None if row == "x" else row, missing="none")(lambda row: row)
+
+    async def main() -> list[str]:
+        async with bloomredis.asyncio.BloomFilter.from_url(any_server.url, "rows", **SIZE) as own:
+
+            @guard(own, key=lambda row: None if row == "x" else row, missing="none")
+            async def get_later(row: str) -> str:
+                return row
+
+            return [await get_later(row) for row in "abx"]
+
+    assert [get(row) for row in "abx"] == asyncio.run(main()) == ["a", "none", "x"]
+
+
 def test_a_missing_item_may_be_an_error(seen: BloomFilter) -> None:
     """If `missing` is an exception, it is raised."""
     load(seen, ["a"])
