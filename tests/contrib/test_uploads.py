@@ -134,6 +134,7 @@ def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             try:
                 found = Web(address, server.url, is_asgi=is_asgi)
                 wait_until("it listens", lambda: found.listens() or process.poll() is not None)
+                assert process.poll() is None, address.with_name("log").read_text()
                 yield found
             finally:
                 process.terminate()
