@@ -562,7 +562,7 @@ def test_a_transaction_of_django_comes_before_the_commit(any_server: Server) -> 
     from django.db import transaction
 
     work = Work()
-    deliver = make_django(any_server.url, work, lease=0.2)
+    deliver = make_django(any_server.url, work)
     seen = BloomFilter.from_url(any_server.url, "keys", **SIZE)
     with transaction.atomic():
         assert deliver("k1")[0] == 201
