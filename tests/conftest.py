@@ -21,6 +21,7 @@ import fakeredis
 import pytest
 import redis
 
+from tests.support.clock import Clock, patched
 from tests.support.clusters import SERVERS as OF_CLUSTERS
 from tests.support.drivers import DRIVERS
 from tests.support.rotation import ALL, ROTATE, Rotation
@@ -146,6 +147,12 @@ def servers() -> Iterator[Callable[[str], Server]]:
 def seed(request: pytest.FixtureRequest) -> int:
     """The seed of a random test: different in each run, unless the run is given one."""
     return Rotation("", request.config.option.seed).number(request.node.nodeid)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clocks of bloomredis, which a test can advance; a real server has a clock of its own."""
+    return patched(monkeypatch)
 
 
 @pytest.fixture

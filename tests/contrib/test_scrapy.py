@@ -23,7 +23,7 @@ from bloomredis.contrib.scrapy import BatchDedupe, ClaimWhileDownloading, DupeFi
 from tests.contrib import spider
 from tests.contrib.site import Site, serving
 from tests.contrib.violence import KEPT, restart
-from tests.support.clock import patched
+from tests.support.clock import Clock
 from tests.support.proxy import after, lost, proxied, refused, silent
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
@@ -157,7 +157,7 @@ async def let_through(made: Any, requests: list[Any]) -> list[str]:
 @pytest.mark.parametrize("kind", [DupeFilter, BatchDedupe])
 @pytest.mark.parametrize("later", [0, 3600])
 def test_a_request_that_a_lost_call_has_marked_is_made_by_the_resumed_crawl(
-    kind: Any, later: int, any_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Any, later: int, any_server: Server, tmp_path: Path, clock: Clock
 ) -> None:
     """It is stored with its token.  An hour later nobody knows the answer, and each request is made."""
     urls = [f"https://example.org/{number}" for number in range(3)]
@@ -171,7 +171,6 @@ def test_a_request_that_a_lost_call_has_marked_is_made_by_the_resumed_crawl(
         if later:
             with any_server.client() as client:
                 client.delete(*client.keys("*receipt*"))
-            clock = patched(monkeypatch)
             clock.advance(later)
         second = adapter_of(kind, any_server, any_server.url, tmp_path)
         found = await let_through(second, second._marks.aside.take())

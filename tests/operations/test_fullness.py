@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter, FilterFullError, FilterLostError, compat
-from tests.support.clock import patched
+from tests.support.clock import Clock
 
 
 def make(bloom: Any, client: Any, **options: Any) -> Any:
@@ -156,11 +156,8 @@ def test_a_function_is_told_once(bloom: Any, client: redis.Redis) -> None:
     assert [type(error) for error in told] == [FilterFullError]
 
 
-def test_what_others_add_after_a_clear_is_seen(
-    bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_others_add_after_a_clear_is_seen(bloom: Any, any_client: redis.Redis, clock: Clock) -> None:
     """An object that reported a full filter reports again when it is full again, whoever filled it."""
-    clock = patched(monkeypatch)
     told: list[FilterFullError] = []
     f = make(bloom, any_client, on_full=told.append)
     f.add_many(range(101))
