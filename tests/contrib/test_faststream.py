@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from bloomredis.contrib.faststream import Once
 from tests.contrib.brokers import Brokers, with_redeliveries
 from tests.contrib.consumer import GROUP, TOPIC
 from tests.contrib.violence import KEPT, restarting
+from tests.support.clock import Clock, WhenBusy
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
@@ -81,9 +83,10 @@ def test_each_message_is_handled_once(any_server: Server, any_client: redis.Redi
     assert ended == Counter(set(items) & set(ended))
 
 
-def filter_on(server: Server) -> Any:
+def filter_on(server: Server, **options: Any) -> Any:
     """Return a filter on a server."""
-    return bloomredis.asyncio.BloomFilter.from_url(server.url, "done", capacity=1000, error_rate=1e-9)
+    size: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-9}
+    return bloomredis.asyncio.BloomFilter.from_url(server.url, "done", **size, **options)
 
 
 async def body(message: Any) -> Any:
@@ -94,7 +97,7 @@ async def body(message: Any) -> Any:
 async def handled(seen: Any, *items: str, error: Exception | None = None) -> list[str]:
     """Send items to a handler in memory, which may raise at the first; return the items that it got."""
     got: list[str] = []
-    broker = KafkaBroker(middlewares=[Once(seen, key=body, lease=0.5)])
+    broker = KafkaBroker(middlewares=[Once(seen, key=body)])
 
     @broker.subscriber("orders", group_id="shop", ack_policy=AckPolicy.NACK_ON_ERROR)
     async def handle(item: str) -> None:
@@ -142,7 +145,7 @@ def test_a_result_that_is_not_published_gives_the_item_back(any_server: Server) 
             return await call_next(cmd)
 
     async def run() -> None:
-        once = Once(filter_on(any_server), key=body, lease=0.5)
+        once = Once(filter_on(any_server), key=body)
         broker = KafkaBroker(middlewares=[once, Flaky])
 
         @broker.subscriber("orders", group_id="shop", ack_policy=AckPolicy.NACK_ON_ERROR)
@@ -165,7 +168,7 @@ def test_an_error_that_another_middleware_handles_gives_the_item_back(any_server
 
     async def run() -> None:
         handling = ExceptionMiddleware(handlers={ZeroDivisionError: lambda: None})
-        broker = KafkaBroker(middlewares=[Once(filter_on(any_server), key=body, lease=0.5), handling])
+        broker = KafkaBroker(middlewares=[Once(filter_on(any_server), key=body), handling])
 
         @broker.subscriber("orders", group_id="shop", ack_policy=AckPolicy.NACK_ON_ERROR)
         async def handle(item: str) -> None:
@@ -192,7 +195,7 @@ def test_another_middleware_may_call_the_handler_again(any_server: Server) -> No
             return await call_next(msg)
 
     async def run() -> None:
-        once = Once(filter_on(any_server), key=body, lease=0.5)
+        once = Once(filter_on(any_server), key=body)
         broker = KafkaBroker(middlewares=[Retry, once])
 
         @broker.subscriber("orders", group_id="shop", ack_policy=AckPolicy.NACK_ON_ERROR)
@@ -209,40 +212,33 @@ def test_another_middleware_may_call_the_handler_again(any_server: Server) -> No
     assert got == ["a", "a"]
 
 
-def test_a_busy_message_waits_for_a_consumer_that_died(any_server: Server) -> None:
+def test_a_busy_message_waits_for_a_consumer_that_died(
+    any_server: Server, any_client: redis.Redis, clock: Clock
+) -> None:
     """After the dead consumer's lease, the message is handled."""
+    busy = WhenBusy(partial(clock.end_leases, any_client))
 
-    async def run() -> tuple[list[str], float]:
-        seen = filter_on(any_server)
-        assert await seen.claim("a", lease=0.5)
-        began = time.monotonic()
-        return await handled(seen, "a"), time.monotonic() - began
+    async def run() -> list[str]:
+        seen = filter_on(any_server, observe=busy)
+        assert await seen.claim("a")
+        return await handled(seen, "a")
 
-    got, seconds = asyncio.run(run())
-    assert got == ["a"]
-    assert seconds > 0.4
+    assert (asyncio.run(run()), busy.times) == (["a"], 1)
 
 
-def test_a_message_waits_while_another_consumer_handles_it(any_server: Server) -> None:
+def test_a_message_waits_while_another_consumer_handles_it(any_server: Server, clock: Clock) -> None:
     """It waits as long as the other consumer needs, and is then done.
 
     If it were refused, its offset would be committed with the next message of another partition.
     """
+    busy = WhenBusy(partial(clock.advance, 60))
 
     async def run() -> list[str]:
-        seen = filter_on(any_server)
-        claims, asked = seen.claim, 0
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            nonlocal asked
-            asked += 1
-            return claims(*arguments, **options)
-
-        async with claims("a", lease=0.5, renew=True) as claim:
+        seen = filter_on(any_server, observe=busy)
+        async with seen.claim("a") as claim:
             assert claim
-            seen.claim = counted
             waiting = asyncio.create_task(handled(seen, "a"))
-            while asked < 3:  # noqa: ASYNC110 - the condition has no event
+            while busy.times < 3:  # noqa: ASYNC110 - the condition has no event
                 await asyncio.sleep(0.01)
             assert not waiting.done()
         return await waiting

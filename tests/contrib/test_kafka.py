@@ -20,6 +20,7 @@ from bloomredis.contrib.kafka import Batches
 from tests.contrib import consumer
 from tests.contrib.brokers import Brokers, with_redeliveries
 from tests.contrib.violence import KEPT, restarting
+from tests.support.clock import Clock
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
@@ -112,16 +113,17 @@ def filled(batches: Batches, worked: list[bytes], until: int) -> int:
     return read
 
 
-def test_a_busy_record_holds_its_partition_up(reader: tuple[Brokers, Any], any_client: redis.Redis) -> None:
+def test_a_busy_record_holds_its_partition_up(
+    reader: tuple[Brokers, Any], any_client: redis.Redis, clock: Clock
+) -> None:
     """The records after it are worked on, and read again when its claim has ended."""
     brokers, made = reader
     seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
-    held = seen.claim(b"7", lease=1.0, renew=True)
-    assert held
+    assert seen.claim(b"7", lease=600)
     batches, worked = Batches(made, seen, key=lambda record: record.value()), list[bytes]()
     assert filled(batches, worked, 19) == 20
     assert brokers.committed("orders", "one") == {0: 7}
-    held.release()
+    clock.end_leases(any_client)
     assert filled(batches, worked, 20) == 13
     assert worked == [b"%d" % number for number in (*range(7), *range(8, 20), 7)]
     assert brokers.committed("orders", "one") == {0: 20}
@@ -267,17 +269,17 @@ def test_offsets_that_were_not_committed_are_with_the_next_batch(
 
 
 def test_a_partition_that_waited_goes_on_after_a_rebalance(
-    rebalanced: tuple[Brokers, Rebalanced], any_client: redis.Redis
+    rebalanced: tuple[Brokers, Rebalanced], any_client: redis.Redis, clock: Clock
 ) -> None:
     """Although it was not assigned when its wait ended."""
     brokers, made = rebalanced
     seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
-    held = seen.claim(b"7", lease=1.0, renew=True)
-    assert held
+    assert seen.claim(b"7", lease=600)
     batches, worked = Batches(made, seen, key=lambda record: record.value()), list[bytes]()
     filled(batches, worked, 19)
-    held.release()
-    wait_until("its wait is over", batches._due)
+    assert not batches._due()
+    clock.end_leases(any_client)
+    assert batches._due()
     made.is_between = True
     with batches.next(20, timeout=0.2) as batch:
         assert len(batch) == 0
@@ -287,18 +289,18 @@ def test_a_partition_that_waited_goes_on_after_a_rebalance(
 
 
 def test_a_partition_that_could_not_go_back_goes_back_later(
-    rebalanced: tuple[Brokers, Rebalanced], any_client: redis.Redis
+    rebalanced: tuple[Brokers, Rebalanced], any_client: redis.Redis, clock: Clock
 ) -> None:
     """No offset passes the busy record."""
     brokers, made = rebalanced
     seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
-    held = seen.claim(b"7", lease=1.0, renew=True)
+    assert seen.claim(b"7", lease=600)
     made.left, made.seeks_left = 0, 2
     batches, worked = Batches(made, seen, key=lambda record: record.value()), list[bytes]()
     while made.seeks_left:
         with suppress(KafkaException):
             filled(batches, worked, 19)
-    held.release()
+    clock.end_leases(any_client)
     filled(batches, worked, 20)
     assert (worked[-1], brokers.committed("orders", "one")) == (b"7", {0: 20})
 

@@ -14,9 +14,10 @@ from redis.retry import Retry
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, Claim, ClaimLostError, FilterLostError
 from bloomredis.operations.claims.state import ClaimOptions
+from tests.support.clock import Clock
 from tests.support.commits import commit_once
 from tests.support.losing import losing
-from tests.support.proxy import Exchange, lost, passed, proxied
+from tests.support.proxy import Exchange, after, lost, passed, proxied
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -142,17 +143,18 @@ def test_a_lost_filter_is_told(bloom: Any, client: redis.Redis) -> None:
         f.commit_many(claims)
 
 
-def test_a_commit_without_a_reply_is_answered_later(any_server: Server, bloom: Any) -> None:
+def test_a_commit_without_a_reply_is_answered_later(any_server: Server, bloom: Any, clock: Clock) -> None:
     """The error carries the claim when its lease has ended; a retry gets the first call's answer."""
     with proxied(any_server.socket) as proxy:
         f = make(bloom, proxy.client())
         f.commit_many(f.claim_many(["warm"]))
-        claims = f.claim_many(["a"], lease=0.5)
-        proxy.always("commit", lost)
+        claims = f.claim_many(["a"])
+        proxy.always("commit", after(lambda: clock.advance(10), lost))
         with pytest.raises(BloomError) as met:
             f.commit_many(claims)
         assert isinstance(met.value, BatchInterruptedError)
         assert met.value.rest == claims
+        assert claims[0].lost
         proxy.always("commit", passed)
         assert f.commit_many(claims) == ["done"]
 

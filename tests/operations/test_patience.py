@@ -140,19 +140,19 @@ def test_a_pool_that_waits_for_a_connection(any_server: Server, package: Any) ->
 
 def test_a_connection_that_never_comes(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end a claim raises the client's error; so does a commit when its lease has ended."""
-    monkeypatch.setattr(patience, "CONNECTION_SECONDS", 0.3)
+    monkeypatch.setattr(patience, "CONNECTION_SECONDS", 0.1)
     with any_server.client(max_connections=1) as client:
         f = BloomFilter(client, "seen", **SIZE)
-        claim = f.claim("a", 0.5)
+        claim = f.claim("a", 1)
         taken = client.connection_pool.get_connection()
         start = time.monotonic()
         with pytest.raises(ConnectionFailedError, match="Too many connections") as caught:
             f.claim("b")
         assert (type(caught.value), caught.value.sent) == (ConnectionFailedError, False)
-        assert time.monotonic() - start > 0.1
+        assert time.monotonic() - start > 0.05
         with pytest.raises(ConnectionFailedError, match="Too many connections"):
             claim.commit()
-        assert 0.5 <= time.monotonic() - start < 20
+        assert claim.lost
         client.connection_pool.release(taken)
 
 
@@ -224,7 +224,7 @@ def test_a_refusal_that_passes(any_server: Server, commit: Commit) -> None:
 
 
 @for_each("commit", COMMITS)
-def test_a_refusal_that_stays(any_server: Server, commit: Commit) -> None:
+def test_a_refusal_that_stays(any_server: Server, commit: Commit, caplog: pytest.LogCaptureFixture) -> None:
     """A missing right is raised at once."""
     with running(any_server.binary) as server, ExitStack() as stack:
         admin = stack.enter_context(server.client())
@@ -234,10 +234,9 @@ def test_a_refusal_that_stays(any_server: Server, commit: Commit) -> None:
         )
         claim = f.claim("a", 60)
         admin.acl_setuser("worker", enabled=True, commands=["-evalsha", "-eval"])
-        start = time.monotonic()
         with pytest.raises((ServerRefusedError, BatchInterruptedError), match="permission"):
             commit(f, claim)
-        assert time.monotonic() - start < 5
+        assert "retried" not in caplog.text
 
 
 @for_each("commit", COMMITS)
@@ -246,11 +245,10 @@ def test_a_server_that_stays_away(any_server: Server, commit: Commit) -> None:
     with running(any_server.binary) as server, impatient(server) as client:
         f = BloomFilter(client, "seen", **SIZE)
         claim = f.claim("a", 0.6)
-        start = time.monotonic()
         server.stop()
         with pytest.raises((OutcomeUnknownError, BatchInterruptedError)):
             commit(f, claim)
-        assert 0.4 < time.monotonic() - start < 20
+        assert claim.lost
 
 
 @for_each("commit", COMMITS)

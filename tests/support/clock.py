@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 
+from bloomredis import CallEvent
 from bloomredis.protocol import clock as shared
 
 _now = shared.now
@@ -35,12 +38,34 @@ class Clock:
         """Advance all clocks by that many seconds."""
         self._ahead += seconds
 
+    def end_leases(self, client: redis.Redis) -> None:
+        """End all claims on a server, and advance all clocks past their leases."""
+        keys: Any = client.keys("*:claim:*")
+        self.advance(max(int(client.pttl(key)) for key in keys) / 1000 + 1)
+        client.delete(*keys)
+
     def sleep_deeply(self, seconds: float) -> None:
         """Suspend the machine for that long: its monotonic clock stands still."""
         self._slept += seconds
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
+
+
+class WhenBusy:
+    """A hook for a filter's `observe`: after each claim that meets a busy item it does something.
+
+    :ivar times: how often that happened.
+    """
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self.times = 0
+        self._do = do
+
+    def __call__(self, event: CallEvent) -> None:
+        if event.busy:
+            self.times += 1
+            self._do()
 
 
 def patched(monkeypatch: pytest.MonkeyPatch) -> Clock:
