@@ -34,12 +34,12 @@ seen = BloomFilter.from_url(f"unix://{FILTER}", "tasks", capacity=10_000, error_
 notes = redis.Redis(unix_socket_path=SOCKET, decode_responses=True)
 
 
-@app.task(base=Once, seen=seen, unique_on=["item"], lease=1.0)
+@app.task(base=Once, seen=seen, unique_on=["item"], lease=3.0)
 def work(item: str, seconds: float) -> str:
     """Take some time."""
-    notes.rpush("notes", f"begin {item} {os.getpid()} {time.time()}")
+    notes.rpush("notes", f"begin {item} {os.getpid()}")
     time.sleep(seconds)  # the work
-    notes.rpush("notes", f"end {item} {os.getpid()} {time.time()}")
+    notes.rpush("notes", f"end {item} {os.getpid()}")
     return item
 
 
@@ -51,7 +51,7 @@ def ship(order: str, carrier: str) -> str:
     return f"{order} by {carrier}"
 
 
-@app.task(base=Once, seen=seen, bind=True, lease=1.0)
+@app.task(base=Once, seen=seen, bind=True)
 def second_time(self: Once, item: str) -> int:
     """Fail once, and ask for a retry."""
     if not self.request.retries:
@@ -59,7 +59,7 @@ def second_time(self: Once, item: str) -> int:
     return int(self.request.retries)
 
 
-@app.task(base=Once, seen=seen, lease=1.0)
+@app.task(base=Once, seen=seen)
 def part(item: str) -> str:
     """Return an item, as a part of a chord or of a chain."""
     notes.hincrby("parts", item, 1)
