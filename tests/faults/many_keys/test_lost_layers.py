@@ -34,7 +34,7 @@ SCALING, ROTATING = "ScalingBloomFilter", "RotatingBloomFilter"
 SIZE: dict[str, Any] = {"capacity": 100, "error_rate": 1e-6}
 CLASSES: dict[str, Any] = {SCALING: ScalingBloomFilter, ROTATING: RotatingBloomFilter}
 LONG: dict[str, dict[str, Any]] = {SCALING: SIZE, ROTATING: SIZE | {"window": 3600, "slices": 2}}
-SHORT: dict[str, Any] = SIZE | {"window": 0.4, "slices": 2}
+SHORT: dict[str, Any] = SIZE | {"window": 1.5, "slices": 2}
 ITEMS = [f"item-{number}" for number in range(350)]
 RECORD, FIRST = "seen", "{seen}:layer:0"
 
@@ -174,10 +174,10 @@ def test_reading_what_has_ended_makes_nothing(client: redis.Redis, bloom: Any) -
 def test_a_claim_outlasts_the_end(client: redis.Redis, bloom: Any) -> None:
     """Work longer than the window is committed, if its lease lasts."""
     f = bloom(client, "seen", kind=ROTATING, **SHORT)
-    short, long = f.claim("a", 1), f.claim("b", 60)
-    bloom.wait(short.extend(60))
+    short, long = f.claim("a", 10), f.claim("b", 600)
+    bloom.wait(short.extend(600))
     wait_until("the layer is over", lambda: not client.exists(FIRST))
-    assert 55 < client.ttl(RECORD) <= 60
+    assert 500 < client.ttl(RECORD) <= 600
     for claim in (short, long):
         bloom.wait(claim.commit())
     assert f.contains_many(["a", "b"]) == [True, True]
