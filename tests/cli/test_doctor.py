@@ -270,7 +270,7 @@ def test_the_state_of_a_filter(server: Server) -> None:
     assert "'missing'" in said(look(server.url, "missing"), CRITICAL)
     assert "'foreign' holds no Bloom filter" in said(look(server.url, "foreign"), CRITICAL)
     assert re.search("'bad' was made for 10 items and holds [0-9]+$", said(look(server.url, "bad"), CRITICAL))
-    assert re.search("'bad' expires in (99|100) seconds", said(look(server.url, "bad"), WARNING))
+    assert re.search("'bad' expires in [0-9]+ seconds", said(look(server.url, "bad"), WARNING))
 
 
 def test_rights_are_the_documented_ones() -> None:

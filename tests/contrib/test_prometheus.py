@@ -125,7 +125,8 @@ def test_losses_are_counted(any_client: redis.Redis, seen: BloomFilter, registry
 
 def test_what_the_local_cache_answers_is_counted(any_client: redis.Redis, registry: Any) -> None:
     """An answer of the cache counts no round trip."""
-    f = BloomFilter(any_client, "seen", local_cache=True, observe=Metrics(registry), **SIZE)
+    options: dict[str, Any] = SIZE | {"local_cache": True, "local_cache_check": 100}
+    f = BloomFilter(any_client, "seen", observe=Metrics(registry), **options)
     f.add("a")
     before = registry.get_sample_value("bloomredis_round_trips_total", {"filter": "seen"})
     f.add("a")

@@ -498,7 +498,7 @@ def test_a_call_that_times_out_leaves_nothing_behind(
 ) -> None:
     """The connection is closed after a timeout, so a late reply reaches no other call."""
     with proxied(any_server.socket) as proxy:
-        f = make(proxy.client(socket_timeout=0.2))
+        f = make(proxy.client(socket_timeout=1))
         f.add("warm")
         proxy.plan("reading", *fates)
         with pytest.raises(ConnectionFailedError):

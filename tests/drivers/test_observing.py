@@ -104,7 +104,7 @@ def test_an_event_says_who_was_called(any_client: redis.Redis) -> None:
 def test_a_call_that_needs_no_server_has_no_round_trip(any_client: redis.Redis) -> None:
     """A call that a local cache answers has no round trip."""
     events: list[CallEvent] = []
-    f = BloomFilter(any_client, "seen", local_cache=True, observe=events.append, **SIZE)
+    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=60, observe=events.append, **SIZE)
     f.add("a")
     f.add("a")
     assert [each.round_trips > 0 for each in events] == [True, False]
@@ -494,7 +494,7 @@ def test_claims_that_are_busy_or_lost_are_counted(bloom: Any, any_client: redis.
 def test_answers_of_the_local_cache_are_counted(any_client: redis.Redis) -> None:
     """Only answers of the filter's local cache are counted, not those of the server."""
     events: list[CallEvent] = []
-    f = BloomFilter(any_client, "seen", local_cache=True, observe=events.append, **SIZE)
+    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=60, observe=events.append, **SIZE)
     f.add_many(["a", "b"])
     f.add_many(["a", "b"])
     f.add("a")

@@ -16,6 +16,7 @@ from bloomredis.bits.bitmap import Bits
 from bloomredis.operations.items import local_cache
 from bloomredis.protocol.pieces import PIECE_BYTES
 from bloomredis.stored import planning
+from tests.support.clock import Clock
 from tests.support.servers import Server
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
@@ -194,15 +195,17 @@ def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, any_client: 
     assert time.monotonic() >= begin + 0.2
 
 
-def test_an_older_state_of_the_filter_does_not_empty_the_copy(bloom: Any, any_client: redis.Redis) -> None:
+def test_an_older_state_of_the_filter_does_not_empty_the_copy(
+    bloom: Any, any_client: redis.Redis, clock: Clock
+) -> None:
     """Cached items stay known until `info()` detects the older state; a new object reads the server."""
-    f = make(bloom, any_client, local_cache=True, local_cache_check=0.5)
+    f = make(bloom, any_client, local_cache=True, local_cache_check=100)
     f.add("before")
     older: Any = any_client.dump("seen")
     assert f.add("after")
     assert f.info().count == 2
     any_client.restore("seen", 0, older, replace=True)
-    time.sleep(0.5)  # the next call checks the generation, for another interval
+    clock.advance(100)  # the next call checks the generation, for another interval
     assert not f.contains("never")  # asks the primary, whose generation is the same
     assert (f.contains("after"), f.add("after")) == (True, False)
     assert make(bloom, any_client, local_cache=True).contains_many(["before", "after"]) == [True, False]

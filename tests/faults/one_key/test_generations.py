@@ -33,7 +33,7 @@ from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 LARGE: dict[str, Any] = {"capacity": 10_000_000, "error_rate": 1e-6}
-CHECK = 1.0
+CHECK = 100.0
 
 
 @pytest.fixture

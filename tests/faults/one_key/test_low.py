@@ -43,7 +43,7 @@ def test_a_late_copy_never_shortens_a_lease(
     f = bloom(proxy.client(retries=1), "seen", **SIZE)
     bloom_wait = getattr(bloom, "wait", lambda answer: answer)
     warm = f.claim("warm")
-    bloom_wait(warm.extend(1))
+    bloom_wait(warm.extend(60))
     bloom_wait(warm.commit())
     proxy.plan(verb, late)
     claim = f.claim("x", lease=2)
