@@ -17,7 +17,7 @@ PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 # The usual targets; CONTRIBUTING.md has all of them.
 help:
 	@echo 'make demo          let processes race over a stream of clicks; it installs what it needs'
-	@echo 'make test          run the tests, in two and a half minutes'
+	@echo 'make test          run the tests, in some minutes'
 	@echo 'make lint types    run ruff and the Lua check; mypy and basedpyright'
 	@echo 'make docs          build the pages, as HTML in docs/_build'
 	@echo 'make package       build and check the distributions; with RELEASE=1, for a release'
