@@ -14,7 +14,7 @@ import math
 import threading
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from bloomredis.drivers.driven import AsyncDriven, Driven
@@ -196,7 +196,8 @@ class _LoopRenewals:
     def __init__(self) -> None:
         self._schedule = _Schedule()
         self._next_timer = math.inf  # the monotonic time of the earliest timer
-        self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references to them
+        # The loop keeps only weak references to tasks.
+        self._tasks: set[asyncio.Task[Sequence[Exception | None]]] = set()
 
     def add(self, claim: object, state: ClaimState, seen: AsyncDriven) -> None:
         """Renew a claim from now on."""
@@ -212,22 +213,27 @@ class _LoopRenewals:
     def _begin(self) -> None:
         self._next_timer = math.inf
         for renewals in self._schedule.take_due():
-            task = asyncio.get_running_loop().create_task(self._renew(renewals))
+            states = [each.state for each in renewals]
+            task = asyncio.get_running_loop().create_task(_made_in_task(renewals[0].seen, states))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._add_next, renewals))
         self._set_timer()
 
-    async def _renew(self, renewals: list[_Renewal]) -> None:
-        failures: Sequence[Exception | None] = [RuntimeError("the task was cancelled")] * len(renewals)
-        seen = renewals[0].seen
-        try:
-            failures = await seen._run(seen._operations.renew_many([each.state for each in renewals]))  # noqa: SLF001 - as above
-        except Exception as error:
-            failures = [error] * len(renewals)
-        finally:
-            self._schedule.add_next(renewals, failures)
-            with suppress(RuntimeError):  # the loop is gone
-                self._set_timer()
+    def _add_next(self, renewals: list[_Renewal], task: asyncio.Task[Sequence[Exception | None]]) -> None:
+        """Add the next renewals after a task, even one that was cancelled before it began."""
+        self._tasks.discard(task)
+        is_done = not task.cancelled() and task.exception() is None
+        failures = task.result() if is_done else [RuntimeError("the task was cancelled")] * len(renewals)
+        self._schedule.add_next(renewals, failures)
+        self._set_timer()
+
+
+async def _made_in_task(seen: AsyncDriven, states: list[ClaimState]) -> Sequence[Exception | None]:
+    """Renew claims on one filter; return the error of each that failed."""
+    try:
+        return await seen._run(seen._operations.renew_many(states))  # noqa: SLF001 - as above
+    except Exception as error:
+        return [error] * len(states)
 
 
 _loops: Final[dict[asyncio.AbstractEventLoop, _LoopRenewals]] = {}

@@ -217,12 +217,18 @@ def test_renewals_that_are_due_soon_share_a_round_trip(monkeypatch: pytest.Monke
     assert schedule.next_due == math.inf
 
 
-def test_renewals_go_on_after_a_cancelled_one(any_server: Server, any_client: redis.Redis) -> None:
-    """A program that cancels all tasks but its own keeps its claims."""
+@for_each("steps", [0, 1, 2])
+def test_renewals_go_on_after_a_cancelled_one(
+    any_server: Server, any_client: redis.Redis, steps: int
+) -> None:
+    """A program that cancels all tasks but its own keeps its claims, also before a task has begun."""
 
     async def main() -> None:
         async with made(any_server) as f, f.claim("a", renew=True) as claim:
-            await until(lambda: len(asyncio.all_tasks()) > 1)
+            while len(asyncio.all_tasks()) == 1:  # noqa: ASYNC110 - nothing may come between
+                await asyncio.sleep(0)
+            for _ in range(steps):
+                await asyncio.sleep(0)
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
             for _ in range(3):
