@@ -43,7 +43,7 @@ STAGES: Final[list[list[Step]]] = [
         ("test-long", ("test-long",), 150),
         ("package", ("package",), 120),
         ("test-pythons", ("test-pythons", f"TESTS={PYTHONS}"), 120),
-        ("types", ("types",), 40),
+        ("types", ("types",), 30),
         ("test-numpy", ("test-numpy",), 40),
         ("docs", ("docs",), 20),
         ("lint", ("lint",), 5),
