@@ -6,7 +6,7 @@ from running, unless an environment could not be created.
 
 CPU time is the user and system time of a step's processes, which depends little on what else a machine does.
 A process counts once its parent has waited for it: a daemon does not, nor a process whose parent has died.
-Its budget is no fence: a step over it is remarked on, and does not fail.
+A budget is no fence: a step over it gets a remark, and does not fail.
 """
 
 from __future__ import annotations
