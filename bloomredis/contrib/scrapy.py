@@ -48,6 +48,8 @@ KINDS: Final = {"plain": "BloomFilter", "scaling": "ScalingBloomFilter", "rotati
 LARGEST: Final = 1000
 """The largest number of requests in a batch."""
 REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
+CLAIM: Final = "bloomredis_claim"
+"""The key in a request's meta that is true if its page is to be claimed."""
 UNMARKED: Final = "%d requests were made and stay unmarked in the filter: %s"
 
 _log = logging.getLogger("bloomredis")
@@ -292,7 +294,9 @@ class ClaimWhileDownloading:
       spider's lease ends.
     * A redirect, and a response that Scrapy retries, give the page back.
     * While the server does not answer, requests wait; if it stays away, they go back to the queue.
-    * A request with `meta={"bloomredis_claim": False}` is made without a claim.
+    * Only requests that the spider schedules are claimed.  Those for robots.txt, of media pipelines and of
+      `engine.download_async()` are not, nor is a request with `dont_filter=True`.
+    * `meta={"bloomredis_claim": False}` or `True` decides for one request.
 
     The middleware needs the asyncio reactor, Scrapy's default.
     """
@@ -310,6 +314,7 @@ class ClaimWhileDownloading:
         self._unmarked: set[str] = set()  # the items of `_unclaimed` whose pages were downloaded
         self._marked = Memory(self._failures)
         self.fetched = _filter(crawler, bloomredis.asyncio, "BLOOMREDIS_CLAIMS_NAME", "%(spider)s:fetched")
+        crawler.signals.connect(self._choose, signals.request_scheduled)
         crawler.signals.connect(self._close, signals.spider_closed)
 
     @classmethod
@@ -317,9 +322,17 @@ class ClaimWhileDownloading:
         """Return the middleware of a crawl."""
         return cls(crawler)
 
+    def _choose(self, request: Any) -> None:
+        """Let a scheduled request be claimed, also when a copy of it with `dont_filter` is scheduled later.
+
+        Scrapy schedules such copies for retries, and `process_request` for pages that are busy.
+        """
+        if not request.dont_filter:
+            request.meta.setdefault(CLAIM, True)
+
     async def process_request(self, request: Any) -> Any:
         """Claim a page; return the request to be made later if the page is busy."""
-        if request.meta.get("bloomredis_claim") is False:
+        if not request.meta.get(CLAIM):
             return None
         item = self._item(request)
         claim = await self._claim(item)
@@ -386,6 +399,8 @@ class ClaimWhileDownloading:
     async def _end(self, request: Any, *, is_final: bool) -> None:
         """End a claim.  This spider has the response, so a lost claim only counts in the stats."""
         claim, item = self._claims.pop(request), self._item(request)
+        if is_final:
+            del request.meta[CLAIM]  # a callback may make the request once more, or pass its meta on
         if claim is None:
             (self._unmarked.add if is_final else self._unclaimed.discard)(item)
             return

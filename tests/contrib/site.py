@@ -7,6 +7,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple, Protocol, TypeVar
+
+
+class Answer(NamedTuple):
+    """An answer of a site."""
+
+    body: bytes = b""
+    status: int = 200
+    kind: str = "text/html"
+    location: str = ""
+
+
+class Answering(Protocol):
+    """A site."""
+
+    url: str
+
+    def answer(self, path: str, spider: str) -> Answer:
+        """Answer a spider's request."""
 
 
 class Site:
@@ -23,17 +42,21 @@ class Site:
         self._begun = threading.Barrier(spiders, timeout=240)
         self._unbegun = set(range(spiders))
 
-    def fetch(self, page: int, spider: str) -> bytes:
-        """Return the page of that number, for a spider."""
+    def answer(self, path: str, spider: str) -> Answer:
+        """Return the page of that path, which is a number, for a spider."""
+        page = int(path[1:])
         self.fetches.append((page, spider))
         if page in self._unbegun:
             self._unbegun.discard(page)
             self._begun.wait()
-        return "".join(f'<a href="/{link}">{link}</a>\n' for link in self.links[page]).encode()
+        return Answer("".join(f'<a href="/{link}">{link}</a>\n' for link in self.links[page]).encode())
+
+
+SiteT = TypeVar("SiteT", bound=Answering)
 
 
 @contextmanager
-def serving(site: Site) -> Iterator[Site]:
+def serving(site: SiteT) -> Iterator[SiteT]:
     """Serve a site from threads of this process."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -41,12 +64,16 @@ def serving(site: Site) -> Iterator[Site]:
         wbufsize = -1  # one packet a page
 
         def do_GET(self) -> None:
-            body = site.fetch(int(self.path[1:]), str(self.headers["User-Agent"]))
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(body)))
+            answer = site.answer(self.path, str(self.headers["User-Agent"]))
+            self.send_response(answer.status)
+            for header in (
+                ("Content-Type", answer.kind),
+                ("Content-Length", str(len(answer.body))),
+                ("Location", answer.location),
+            ):
+                self.send_header(*header)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer.body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is in the base class
             """Write nothing."""

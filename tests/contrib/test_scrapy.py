@@ -17,11 +17,11 @@ import redis
 from scrapy import Request
 from scrapy.utils.test import get_crawler
 
-from bloomredis import ConnectionFailedError, ScalingBloomFilter
+from bloomredis import ConnectionFailedError, RotatingBloomFilter, ScalingBloomFilter
 from bloomredis.contrib._crawls import Batch
 from bloomredis.contrib.scrapy import BatchDedupe, ClaimWhileDownloading, DupeFilter
 from tests.contrib import spider
-from tests.contrib.site import Site, serving
+from tests.contrib.site import Answer, Site, serving
 from tests.contrib.violence import KEPT, restart
 from tests.support.clock import Clock
 from tests.support.proxy import after, lost, proxied, refused, silent
@@ -55,6 +55,13 @@ def site() -> Iterator[Site]:
     """A site of 1,000 pages with 20 links each."""
     with serving(Site(1000, 20, spiders=3)) as made:
         yield made
+
+
+def scheduled(middleware: ClaimWhileDownloading, url: str) -> Any:
+    """Return a request as the engine gives it to the middleware."""
+    request = Request(url)
+    middleware._choose(request)
+    return request
 
 
 def crawl(site: Site, number: int, chosen: dict[str, Any]) -> subprocess.Popen[str]:
@@ -111,7 +118,58 @@ def test_a_crawl_outlasts_a_restart_of_the_server(adapter: str, any_server: Serv
         assert spider.ended(process)["finish_reason"] == "finished"
     counted = Counter(page for page, _ in alone.fetches)
     assert set(counted) == set(alone.links)
-    assert len(alone.fetches) - len(counted) <= CONCURRENT
+    twice = CONCURRENT if adapter == "ClaimWhileDownloading" else 0
+    assert len(alone.fetches) - len(counted) <= twice
+
+
+@pytest.mark.parametrize(
+    ("adapter", "on_error"), [*((name, "close") for name in sorted(EXAMPLES)), ("BatchDedupe", "new")]
+)
+def test_a_filter_that_is_lost(
+    adapter: str, on_error: str, any_server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The crawl ends at once, or goes on with an empty filter and says so."""
+    more = {"BLOOMREDIS_ON_ERROR": on_error, "LOG_LEVEL": "WARNING"}
+    with serving(Site(400, 10, spiders=1)) as alone:
+        process = crawl(alone, 0, settings(adapter, any_server, **more))
+        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 100, every=0.001)
+        with any_server.client() as client:
+            client.flushall()
+        reason = spider.ended(process)["finish_reason"]
+    log = capfd.readouterr().err
+    if on_error == "close":
+        assert reason == "bloomredis_unavailable"
+        assert "the spider is closed" in log
+    else:
+        assert reason == "finished"
+        assert {page for page, _ in alone.fetches} == set(alone.links)
+        assert "what was added before is forgotten" in log
+
+
+@pytest.mark.parametrize("adapter", sorted(EXAMPLES))
+def test_ctrl_c_and_a_resume_make_each_request(adapter: str, any_server: Server, tmp_path: Path) -> None:
+    """With JOBDIR; Scrapy finishes the pages that are being fetched."""
+    chosen = settings(adapter, any_server, JOBDIR=str(tmp_path / "job"))
+    with serving(Site(200, 10, spiders=1)) as alone:
+        process = crawl(alone, 0, chosen)
+        wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 50, every=0.001)
+        process.send_signal(signal.SIGINT)
+        assert spider.ended(process)["finish_reason"] == "shutdown"
+        assert len(alone.fetches) < 200
+        assert spider.ended(crawl(alone, 0, chosen))["finish_reason"] == "finished"
+    assert sorted({page for page, _ in alone.fetches}) == sorted(alone.links)
+
+
+@pytest.mark.parametrize("adapter", ["BatchDedupe", "DupeFilter"])
+def test_waiting_requests_of_a_killed_spider_stay_marked(adapter: str, any_server: Server) -> None:
+    """No other spider makes them."""
+    with serving(Site(300, 10, spiders=2)) as both:
+        spiders = [crawl(both, number, settings(adapter, any_server)) for number in range(2)]
+        wait_until("a part of the site is fetched", lambda: len(both.fetches) > 60, every=0.001)
+        spiders[0].send_signal(signal.SIGKILL)
+        spiders[0].communicate(timeout=120)
+        assert spider.ended(spiders[1])["finish_reason"] == "finished"
+    assert {page for page, _ in both.fetches} < set(both.links)
 
 
 @pytest.mark.parametrize("adapter", sorted(EXAMPLES))
@@ -377,7 +435,7 @@ def test_a_response_waits_for_the_server(
 
     async def run(server: Server) -> str:
         middleware = ClaimWhileDownloading.from_crawler(crawler("ClaimWhileDownloading", server))
-        request = Request("https://example.org/")
+        request = scheduled(middleware, "https://example.org/")
         assert await middleware.process_request(request) is None
         server.stop()
         ending = asyncio.ensure_future(
@@ -470,7 +528,7 @@ def test_what_is_asked_for_again_is_given_back(any_server: Server) -> None:
         middleware = ClaimWhileDownloading.from_crawler(crawler("ClaimWhileDownloading", any_server))
         states = {}
         for status in (503, 302, 404):
-            request = Request(f"https://example.org/{status}")
+            request = scheduled(middleware, f"https://example.org/{status}")
             assert await middleware.process_request(request) is None
             await middleware.process_response(request, Response(request.url, status=status))
             item = middleware._item(request)
@@ -497,6 +555,91 @@ def test_the_scheduler_of_scrapy_redis_takes_the_dupefilter(any_server: Server) 
         assert RFPDupeFilter(client, "set").request_fingerprint(request) in scheduler.df.seen
     scheduler.flush()
     assert scheduler.enqueue_request(request)
+
+
+class Shop:
+    """A site with robots.txt, a redirect, a page that fails at first, and one that is empty at first."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.fetches: Counter[str] = Counter()
+
+    def answer(self, path: str, spider: str) -> Answer:
+        """Answer a request."""
+        self.fetches[path] += 1
+        is_first = self.fetches[path] == 1
+        return {
+            "/robots.txt": Answer(b"User-agent: *\nDisallow: /private/\n", kind="text/plain"),
+            "/moved": Answer(status=302, location="/target"),
+            "/flaky": Answer(status=503 if is_first else 200),
+            "/empty": Answer(b"" if is_first else b"full"),
+        }.get(path, Answer(b"full"))
+
+
+TWO_CRAWLS: dict[str, tuple[int, int]] = {  # fetches with marks, with claims
+    "/robots.txt": (2, 2),
+    "/start": (2, 2),  # Scrapy makes start_urls with dont_filter
+    "/photo": (2, 2),
+    "/price": (2, 2),  # by engine.download_async()
+    "/basket": (2, 2),  # dont_filter, twice in the first crawl
+    "/product": (1, 1),
+    "/product?page=2": (1, 1),
+    "/moved": (1, 2),  # the claim is on the target
+    "/target": (1, 1),
+    "/flaky": (2, 2),  # a retry in the first crawl
+    "/empty": (2, 2),  # a retry by the callback in the first crawl
+    "/unclaimed": (1, 2),
+    "/claimed": (2, 1),
+}
+
+
+@pytest.mark.parametrize("adapter", sorted(EXAMPLES))
+def test_only_what_the_spider_schedules_is_marked(adapter: str, any_server: Server, tmp_path: Path) -> None:
+    """Two crawls, one after the other, obey robots.txt and give each item its file."""
+    chosen = settings(adapter, any_server, SPIDER="Shop", ROBOTSTXT_OBEY=True, RETRY_ENABLED=True)
+    with serving(Shop()) as shop:
+        for number in range(2):
+            stats = spider.ended(
+                spider.start(
+                    **chosen,
+                    USER_AGENT=str(number),
+                    SPIDER_ARGUMENTS={"url": shop.url},
+                    ITEM_PIPELINES={"scrapy.pipelines.files.FilesPipeline": 1},
+                    FILES_STORE=str(tmp_path / str(number)),
+                )
+            )
+            assert stats["finish_reason"] == "finished"
+            assert stats["file_status_count/downloaded"] == 1
+            assert stats["robotstxt/forbidden"] == 1
+    claims = adapter == "ClaimWhileDownloading"
+    assert shop.fetches == {path: counts[claims] for path, counts in TWO_CRAWLS.items()}
+
+
+def test_a_queue_outside_the_spider_gets_a_request_without_an_answer(any_server: Server) -> None:
+    """Without JOBDIR, the dupefilter lets the request through unmarked while the crawl ends."""
+    with proxied(any_server.socket) as proxy:
+        more = {"BLOOMREDIS_PATIENCE": 0, "BLOOMREDIS_URL": f"redis://127.0.0.1:{proxy.port}"}
+        crawl = crawler("DupeFilter", any_server, **more)
+        crawl.engine = SimpleNamespace(close_spider_async=closed)
+        made = DupeFilter.from_crawler(crawl)
+        made.seen.reserve()
+        proxy.always("add", refused("OOM command not allowed when used memory > 'maxmemory'."))
+
+        async def seen() -> bool:
+            return made.request_seen(Request("https://example.org/"))
+
+        assert not asyncio.run(seen())
+        proxy.calm()
+        assert made.seen.info().count == 0
+
+
+def test_the_kind_of_the_filter(any_server: Server) -> None:
+    """The settings of the page make a filter that forgets."""
+    more = {"BLOOMREDIS_KIND": "rotating", "BLOOMREDIS_OPTIONS": {"window": 86_400}}
+    made = DupeFilter.from_crawler(crawler("DupeFilter", any_server, **more))
+    assert isinstance(made.seen, RotatingBloomFilter)
+    assert not made.request_seen(Request("https://example.org/"))
+    assert made.request_seen(Request("https://example.org/"))
 
 
 def test_settings_are_checked(any_server: Server) -> None:
