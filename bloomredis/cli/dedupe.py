@@ -21,7 +21,7 @@ from bloomredis.cli.inputs import STDIN, Reading, lines_of
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
 from bloomredis.cli.lines import Columns, Missing, missing_named
-from bloomredis.cli.options import Window, kind_option, option, share, whole
+from bloomredis.cli.options import KeepCr, Window, kind_option, option, share, whole
 from bloomredis.cli.outlet import Outlet
 from bloomredis.cli.reports import report
 from bloomredis.cli.server import VARIABLE, Cluster, OwnUrl, connect
@@ -95,6 +95,7 @@ def dedupe(  # long: the signature declares every option
             autocompletion=lambda: list(Missing),
         ),
     ] = Missing.KEEP,
+    keep_cr: KeepCr = False,
     count: Annotated[bool, typer.Option("--count", help="Print only totals: lines read, lines new.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only totals, as one JSON object.")] = False,
 ) -> None:
@@ -128,7 +129,7 @@ def dedupe(  # long: the signature declares every option
         reading = Reading(paths)
         outlet = None if only_totals else Outlet(stop, waits=shared)
         work = Deduping(seen, columns, outlet, Crowding(seen, reading, shared=shared), shared=shared)
-        work.run(lines_of(paths, stop, quiet=not only_totals, reading=reading))
+        work.run(lines_of(paths, stop, quiet=not only_totals, keep_cr=keep_cr, reading=reading))
         if only_totals:
             report(work.totals, as_json=as_json)
 

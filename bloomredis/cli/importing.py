@@ -17,7 +17,7 @@ from bloomredis.cli.inputs import STDIN, lines_of
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
 from bloomredis.cli.members import Members
-from bloomredis.cli.options import Capacity, ErrorRate, Name, OtherUrl, kind_option
+from bloomredis.cli.options import Capacity, ErrorRate, KeepCr, Name, OtherUrl, kind_option
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
@@ -45,6 +45,7 @@ def import_(  # long: the signature declares every option
     capacity: Capacity = None,
     error_rate: ErrorRate = None,
     layout: Layout = None,
+    keep_cr: KeepCr = False,
     restart: Annotated[
         bool, typer.Option("--restart", help="Read the set from its beginning again.")
     ] = False,
@@ -81,7 +82,7 @@ def import_(  # long: the signature declares every option
         paths = [STDIN if file == "-" else Path(file) for file in from_file or ()]
         with stop.waiting():
             found = _filter(client, name, wanted, None)
-        lines = _Lines(lines_of(paths, stop, quiet=False))
+        lines = _Lines(lines_of(paths, stop, quiet=False, keep_cr=keep_cr))
         read = found.load(lines)
         report({"read": read, "count": found.info().count}, as_json=as_json)
         if lines.end:

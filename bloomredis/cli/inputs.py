@@ -8,11 +8,12 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from bloomredis.cli import progress
-from bloomredis.cli.lines import batches
+from bloomredis.cli import messages, progress
+from bloomredis.cli.lines import batches, without_cr
 from bloomredis.cli.stopping import Stop
 
 STDIN = Path("-")
@@ -45,23 +46,35 @@ class Reading:
 
 
 def lines_of(
-    files: Sequence[Path], stop: Stop, *, quiet: bool, reading: Reading | None = None
+    files: Sequence[Path], stop: Stop, *, quiet: bool, keep_cr: bool = False, reading: Reading | None = None
 ) -> Iterator[list[bytes]]:
     """Yield the lines of one file after another, as soon as they arrive; the end of a file ends a line.
 
     :param stop: a signal ends the program while a read waits.
     :param quiet: show no progress if stdout is a terminal, since the lines are printed there.
+    :param keep_cr: keep the CR of lines that end in CR LF; else a note on stderr says once that it is left
+        out.
     """
     reading = reading or Reading(files)
+    notice = cache(_note_cr)
+
+    def lines(descriptor: int, name: str) -> Iterator[list[bytes]]:
+        text = _text(_chunks(descriptor, stop, advance), name)
+        return batches(text if keep_cr else without_cr(text, notice))
+
     with _progress(reading, quiet=quiet) as advance:
         for path in files:
             if path == STDIN:
-                yield from batches(_text(_chunks(sys.stdin.fileno(), stop, advance), "standard input"))
+                yield from lines(sys.stdin.fileno(), "standard input")
             else:
                 with stop.waiting():  # opening a named pipe waits for its writer
                     opened = path.open("rb", buffering=0)
                 with opened as file:
-                    yield from batches(_text(_chunks(file.fileno(), stop, advance), str(path)))
+                    yield from lines(file.fileno(), str(path))
+
+
+def _note_cr() -> None:
+    messages.note("lines end in CR LF; the CR is left out, unless --keep-cr is given")
 
 
 def _text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from bloomredis.cli import filters
 from bloomredis.cli.inputs import STDIN, lines_of
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
-from bloomredis.cli.options import Count, Items, Name
+from bloomredis.cli.options import Count, Items, KeepCr, Name
 from bloomredis.cli.output import write
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
@@ -29,6 +29,7 @@ def add(
     url: Url,
     cluster: Cluster = None,
     layout: Layout = None,
+    keep_cr: KeepCr = False,
     as_json: Json = False,
 ) -> None:
     """Add items to a stored filter; print how many were read and how many were new."""
@@ -36,14 +37,20 @@ def add(
     with stop.waiting():
         found = filters.opened(connect(url, cluster=cluster, retries=4), name, layout)
     totals = {"read": 0, "new": 0}
-    for batch in _batches(items, stop):
+    for batch in _batches(items, stop, keep_cr=keep_cr):
         totals["new"] += sum(_added(found, batch, totals["read"]))
         totals["read"] += len(batch)
     report(totals, as_json=as_json)
 
 
 def remove(
-    name: Name, items: Items = None, *, url: Url, cluster: Cluster = None, as_json: Json = False
+    name: Name,
+    items: Items = None,
+    *,
+    url: Url,
+    cluster: Cluster = None,
+    keep_cr: KeepCr = False,
+    as_json: Json = False,
 ) -> None:
     """Remove items from a counting filter, each once; print how many were read and how many removed.
 
@@ -60,7 +67,7 @@ def remove(
             "remove items"
         )
     totals = {"read": 0, "removed": 0}
-    for batch in _batches(items, stop):
+    for batch in _batches(items, stop, keep_cr=keep_cr):
         for item in batch:
             totals["removed"] += _removed(found, item, totals["read"])
             totals["read"] += 1
@@ -76,6 +83,7 @@ def check(
     url: Url,
     cluster: Cluster = None,
     layout: Layout = None,
+    keep_cr: KeepCr = False,
     count: Count = False,
     as_json: Json = False,
 ) -> None:
@@ -90,7 +98,7 @@ def check(
     with stop.waiting():
         found = filters.opened(connect(url, cluster=cluster), name, layout)
     read, there, kept = 0, 0, []
-    for batch in _batches(items, stop):
+    for batch in _batches(items, stop, keep_cr=keep_cr):
         present = list(compress(batch, found.contains_many(batch)))
         read, there = read + len(batch), there + len(present)
         if as_json and not count:
@@ -104,11 +112,11 @@ def check(
         raise typer.Exit(NOTHING_FOUND)
 
 
-def _batches(items: list[str] | None, stop: Stop) -> Iterator[list[bytes]]:
+def _batches(items: list[str] | None, stop: Stop, *, keep_cr: bool) -> Iterator[list[bytes]]:
     if items:
         yield [item.encode(errors="surrogateescape") for item in items]
     else:
-        yield from lines_of([STDIN], stop, quiet=True)
+        yield from lines_of([STDIN], stop, quiet=True, keep_cr=keep_cr)
 
 
 def _removed(found: Any, item: bytes, before: int) -> bool:

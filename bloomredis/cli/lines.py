@@ -34,6 +34,19 @@ def batches(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield [last]
 
 
+def without_cr(chunks: Iterable[bytes], notice: Callable[[], None]) -> Iterator[bytes]:
+    """Yield chunks with LF for each CR LF; call `notice` each time that one has been found."""
+    held = b""  # a CR at the end of a chunk, whose LF may come with the next one
+    for arrived in chunks:
+        chunk = held + arrived
+        held = b"\r" if chunk.endswith(b"\r") else b""
+        if b"\r\n" in chunk:
+            notice()
+            chunk = chunk.replace(b"\r\n", b"\n")
+        yield chunk.removesuffix(held)
+    yield held
+
+
 class Missing(StrEnum):
     """Treatment of lines without the column or key."""
 

@@ -100,6 +100,9 @@ Items = Annotated[
         metavar="ITEM", help="Items; without any, the lines of stdin are read.", show_default=False
     ),
 ]
+KeepCr = Annotated[
+    bool, typer.Option("--keep-cr", help="Keep the CR of lines that end in CR LF; by default it is left out.")
+]
 Count = Annotated[bool, typer.Option("--count", help="Print only totals.")]
 
 

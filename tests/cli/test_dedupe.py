@@ -61,22 +61,20 @@ def whole_lines(data: bytes) -> bytes:
 @pytest.mark.parametrize("field", [1, 4, 9])
 def test_dedupe_prints_what_awk_prints(any_server: Server, field: int) -> None:
     """The output equals awk's for tabs, leading blanks, missing columns, CRLF, bad UTF-8, no last newline."""
-    data = log()
-    assert printed("dedupe", "--url", any_server.url, "--field", field, data=data) == first_of_each(
-        data, field
-    )
+    data, command = log(), ("dedupe", "--keep-cr", "--url", any_server.url)
+    assert printed(*command, "--field", field, data=data) == first_of_each(data, field)
 
 
 def test_dedupe_of_whole_lines(any_server: Server) -> None:
     """Without --field, whole lines are compared, including empty ones."""
     data = log() + b"\n" + log()
-    assert printed("dedupe", "--url", any_server.url, data=data) == whole_lines(data)
+    assert printed("dedupe", "--keep-cr", "--url", any_server.url, data=data) == whole_lines(data)
 
 
 def test_two_at_once_share_a_filter(any_server: Server, tmp_path: Path) -> None:
     """Two runs each read the whole log; together they print every client once."""
     (tmp_path / "log").write_bytes(log())
-    options = ["--url", any_server.url, "--name", "shared", "--field", "1", "--missing", "drop"]
+    options = ["--url", any_server.url, "--keep-cr", "--name", "shared", "--field", "1", "--missing", "drop"]
     with (tmp_path / "one").open("wb") as one, (tmp_path / "two").open("wb") as two:
         racers = [
             subprocess.Popen([*COMMAND, "dedupe", *options, tmp_path / "log"], stdout=to, env=ENVIRONMENT)
@@ -97,7 +95,8 @@ def test_delimiter(any_server: Server) -> None:
 
 def test_carriage_return_is_part_of_a_column(any_server: Server) -> None:
     """Only spaces and tabs separate columns; mawk treats CR as a blank, gawk does not."""
-    assert printed("dedupe", "--url", any_server.url, "--field", 1, data=b"a\r\na\n") == b"a\r\na\n"
+    command = ("dedupe", "--keep-cr", "--url", any_server.url, "--field", 1)
+    assert printed(*command, data=b"a\r\na\n") == b"a\r\na\n"
 
 
 def test_count(any_server: Server) -> None:
@@ -172,7 +171,7 @@ def test_signals_clean_up(any_server: Server, number: signal.Signals) -> None:
 def test_signal_loses_no_line(any_server: Server, tmp_path: Path) -> None:
     """An interrupted run has printed each line it marked in a shared filter; the next prints the rest."""
     (tmp_path / "log").write_bytes(log())
-    options = ["--url", any_server.url, "--name", "interrupted", "--error-rate", "1e-9"]
+    options = ["--url", any_server.url, "--name", "interrupted", "--error-rate", "1e-9", "--keep-cr"]
     command = ["dedupe", *options, tmp_path / "log"]
     with started(*command) as process:
         assert process.stdout is not None
@@ -188,7 +187,8 @@ def test_signal_loses_no_line(any_server: Server, tmp_path: Path) -> None:
 def test_connections_that_are_cut(any_server: Server, tmp_path: Path) -> None:
     """A run with --name reconnects each time, and prints what it would have printed."""
     (tmp_path / "log").write_bytes(log())
-    command = [*COMMAND, "dedupe", "--url", any_server.url, "--name", "x", str(tmp_path / "log")]
+    options = ["--url", any_server.url, "--name", "x", "--keep-cr"]
+    command = [*COMMAND, "dedupe", *options, str(tmp_path / "log")]
     cuts = before = 0
     with (tmp_path / "out").open("wb") as out, any_server.client() as client:
         process = subprocess.Popen(command, stdout=out, env=ENVIRONMENT)

@@ -23,6 +23,14 @@ def test_lines_do_not_depend_on_chunks(data: bytes, draw: st.DataObject) -> None
     assert found == (data.removesuffix(b"\n").split(b"\n") if data else [])
 
 
+@given(st.lists(st.text("ab\r\n", min_size=1, max_size=5).map(str.encode)))
+def test_a_cr_before_lf_does_not_depend_on_chunks(chunks: list[bytes]) -> None:
+    """Each CR LF becomes LF, and any other CR stays; the notice comes if there was a CR LF."""
+    data, notices = b"".join(chunks), list[bool]()
+    assert b"".join(lines.without_cr(chunks, lambda: notices.append(True))) == data.replace(b"\r\n", b"\n")
+    assert bool(notices) == (b"\r\n" in data)
+
+
 def test_a_long_line_is_in_memory_twice() -> None:
     """A long line is in memory twice at most: as parts, and as the joined line."""
     size, parts = 1 << 16, 400

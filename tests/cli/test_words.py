@@ -101,7 +101,18 @@ def test_no_option_is_left_to_the_parser() -> None:
     assert plain == set()
 
 
-FLAGS = {"--cluster", "--json", "--count", "--csv", "--restart", "--take-over", "--once", "--file", "--help"}
+FLAGS = {
+    "--cluster",
+    "--json",
+    "--count",
+    "--csv",
+    "--keep-cr",
+    "--restart",
+    "--take-over",
+    "--once",
+    "--file",
+    "--help",
+}
 
 
 def test_numbers() -> None:
