@@ -87,6 +87,51 @@ except Limit: print("interrupted")
 print(sum(seen.add_many(range(1000))))
 """
 
+VERBS: Final = f"""
+import asyncio
+import io
+import bloomredis.asyncio
+from bloomredis import compat
+{KINDS}
+for seen in filters:
+    client.script_flush()
+    assert seen.add_many(["b", "c", "b"]) == [True, True, False] and seen.add("a") and not seen.add("a")
+    assert seen.contains("a") and seen.contains_many(["b", "x"]) == [True, False]
+    assert list(seen.dedupe(["b", "d"])) == ["d"] and seen.load(["e"]) == 1 and "e" in seen
+    seen.load(map(str, range(500)))
+    seen.info()
+    if seen.name == "foreign":
+        continue
+    with seen.claim("claimed") as claim:
+        assert claim
+        claim.extend(60)
+    assert [each.state for each in seen.claim_many(["claimed", "b"])] == ["done"] * 2
+    seen.save(file := io.BytesIO())
+    file.seek(0)
+    assert "a" in type(seen).restore(client, seen.name + " restored", file)
+    assert "a" in seen.copy(client, seen.name + " copy")
+    if seen.name == "counting":
+        assert seen.remove("a")
+    seen.clear()
+    assert seen.add("a") and seen.delete()
+
+async def in_asyncio():
+    client = redis.asyncio.Redis(unix_socket_path=sys.argv[1])
+    seen = bloomredis.asyncio.BloomFilter(client, "asyncio", **SIZE)
+    assert await asyncio.gather(*(seen.add("a") for _ in range(3))) == [True, False, False]
+    assert await seen.add_many(["b", "a"]) == [True, False]
+    await seen.load(map(str, range(500)))
+    await client.aclose()
+
+asyncio.run(in_asyncio())
+client.set("cursor", "x")
+chain = bloomredis.BloomFilter(client, "chain", layout=compat.redis_bitmaps(200, 0.01))
+try:
+    chain.contains("a")
+except bloomredis.FilterMismatchError as error:
+    print(error)
+"""
+
 COMMAND: Final = """
 from bloomredis.cli import main
 block("numpy", *sys.argv.pop(1).split())
@@ -95,9 +140,9 @@ main()
 OTHERS: Final = "bloomredis.cli.dedupe bloomredis.cli.demo.command bloomredis.cli.importing bloomredis.compat"
 
 
-def lines(program: str, *arguments: str) -> list[str]:
+def lines(program: str, *arguments: str, option: str = "-u") -> list[str]:
     """Return what a program prints that succeeds."""
-    command = [sys.executable, "-c", BLOCK + program, *arguments]
+    command = [sys.executable, option, "-c", BLOCK + program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -131,6 +176,12 @@ def test_an_interrupted_first_batch(any_server: Server) -> None:
     first, new = lines(INTERRUPTED, any_server.socket)
     assert first == "interrupted"
     assert int(new) == 1000
+
+
+def test_bytes_are_compared_with_bytes_only(any_server: Server) -> None:
+    """Every verb of every kind runs under `python -bb`, which makes other comparisons an error."""
+    (refused,) = lines(VERBS, any_server.socket, option="-bb")
+    assert refused.startswith("'cursor' must hold the number of a bitmap of 'chain', not ")
 
 
 def test_asyncio_imports_numpy_at_once() -> None:

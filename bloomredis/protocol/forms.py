@@ -56,7 +56,7 @@ def data(reply: Reply) -> bytes:
 
 def data_or_done(reply: Reply) -> bytes | None:
     """Return the bytes of a reply; None if the call was executed before, and the reply is gone."""
-    return None if reply == 1 else data(reply)
+    return None if isinstance(reply, int) and reply == 1 else data(reply)
 
 
 def text_or_nil(reply: Reply) -> Text | None:

@@ -332,7 +332,7 @@ class Membership:
                 raise
             self._raise_unknown(error, call)
         waited = clock.now() - call.sent
-        if reply != 1 and waited > RECEIPT_SECONDS and not all(flags := flags_of(reply)):
+        if waited > RECEIPT_SECONDS and not all(flags := flags_of(reply)):
             # If the receipt expired before a retry, this very call may have added the items that are there.
             late = ConnectionFailedError(f"the reply came {waited:.0f} s after the first sending")
             self._raise_unknown(late, call, late=flags)

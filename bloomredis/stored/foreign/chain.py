@@ -99,7 +99,7 @@ class StoredChain(StoredBitmap):
         except Refusal as refusal:
             raise self._no_cursor(refusal) from refusal
         if not cursor.isdigit():
-            raise self._no_cursor(cursor)
+            raise self._no_cursor(repr(cursor))
         self._follow_to(int(cursor))
         return (yield from super().current())
 

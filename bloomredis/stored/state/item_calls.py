@@ -156,7 +156,7 @@ class Add(ItemCall):
 
     def is_plain(self, reply: object) -> TypeGuard[Flags]:
         """Return whether a reply answers all items and came before the receipt may have expired."""
-        if reply == 1 == len(self.items):  # "new" is certain however late it comes
+        if isinstance(reply, int) and reply == 1 == len(self.items):  # "new" is certain however late it comes
             return True
         return is_answer(reply, *self._lengths) and clock.now() - self.sent <= RECEIPT_SECONDS
 
