@@ -95,7 +95,8 @@ class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Expir
         at its own first call.
 
         :param url: `redis://`, `rediss://`, `unix://` or `valkey://`; `redis+cluster://` with any node of a
-            cluster; `memory://`, `embedded://` and `embedded:///some/directory` for `bloomredis.embedded`.
+            cluster; `sentinel://host:26379/NAME` for the primary that a Sentinel names; `memory://`,
+            `embedded://` and `embedded:///some/directory` for `bloomredis.embedded`.
         :param name: the key; the other parameters are those of the class.
         :raises ValueError, TypeError: for a bad URL or bad arguments, before any I/O.
         """

@@ -17,6 +17,8 @@ from urllib.parse import unquote
 
 import redis
 
+from bloomredis.embedded import sentinels
+
 if TYPE_CHECKING:
     from redis import asyncio as aio
 
@@ -30,7 +32,12 @@ _OUTSIDE: Final = {
 """Schemes of outside servers, each with redis-py's scheme for it."""
 _CLUSTERS: Final = {f"{scheme}+cluster": theirs for scheme, theirs in _OUTSIDE.items() if scheme != "unix"}
 """Schemes of cluster nodes, each with redis-py's scheme for it."""
-_ACCEPTED: Final = ", ".join(f"{scheme}://" for scheme in ("memory", "embedded", *_OUTSIDE, *_CLUSTERS))
+_SENTINELS: Final = {"sentinel": "redis"} | {
+    f"{scheme}+sentinel": theirs for scheme, theirs in _OUTSIDE.items() if scheme != "unix"
+}
+"""Schemes of Sentinels, each with redis-py's scheme for the servers behind them."""
+_SERVERS: Final = _OUTSIDE | _CLUSTERS | _SENTINELS
+_ACCEPTED: Final = ", ".join(f"{scheme}://" for scheme in ("memory", "embedded", *_SERVERS))
 _SERVER: Final = (
     *("--port", "0", "--unixsocketperm", "700", "--daemonize", "no"),
     *("--loglevel", "warning", "--save", ""),
@@ -52,6 +59,10 @@ def connect(url: str, **options: Any) -> redis.Redis:
     * `redis://`, `rediss://`, `unix://`, `valkey://`, `valkeys://`: an outside server; the call does no I/O.
     * `redis+cluster://`, and `+cluster` after any other scheme with a host: the cluster that this node
       belongs to.  This call reads its slot map.
+    * `sentinel://user:password@host:26379,host2:26379/mymaster/0`: the primary that these Sentinels name
+      mymaster; the client follows a failover, and the call does no I/O.  `rediss+sentinel://` uses TLS.  User
+      and password are those of the primary; options that begin with `sentinel_`, such as
+      `?sentinel_password=`, are for the connections to the Sentinels.
 
     An embedded server takes about 0.1 s to start, and as long to end when the process exits.  Raises
     `ValueError` for any other URL, `ImportError` if the `embedded` extra is missing, and
@@ -78,9 +89,11 @@ def check_url(url: str) -> None:
         _check_nothing(rest)
     elif scheme == "embedded":
         _directory(rest)
+    elif scheme in _SENTINELS:
+        _primary(scheme, rest)
     else:
         with _without_password(scheme):
-            redis.connection.parse_url(f"{(_OUTSIDE | _CLUSTERS)[scheme]}://{rest}")  # type: ignore[no-untyped-call]  # untyped in redis-py
+            redis.connection.parse_url(f"{_SERVERS[scheme]}://{rest}")  # type: ignore[no-untyped-call]  # untyped in redis-py
 
 
 def is_private(url: str) -> bool:
@@ -95,7 +108,7 @@ def _split(url: str) -> tuple[str, str]:
         raise TypeError(f"the URL of a server is a str, not {type(url).__name__}")
     found = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
     scheme = found[1].lower() if found else ""
-    if found is None or scheme not in ("memory", "embedded", *_OUTSIDE, *_CLUSTERS):
+    if found is None or scheme not in ("memory", "embedded", *_SERVERS):
         begins = f"the scheme {scheme}://" if scheme else "no scheme"
         is_place = re.fullmatch(r"[\w.-]+:\d+(/\d*)?", url)
         meant = f"; redis://{url} was probably meant" if is_place else ""
@@ -110,9 +123,23 @@ def _made(url: str, module: Any, options: dict[str, Any]) -> Any:
         return _in_process(rest, module, options)
     if scheme == "embedded":
         return _embedded(_directory(rest), module, options)
+    if scheme in _SENTINELS:
+        return sentinels.client(_primary(scheme, rest), module, options)
     class_ = module.RedisCluster if scheme in _CLUSTERS else module.Redis
     with _without_password(scheme):
-        return class_.from_url(f"{(_OUTSIDE | _CLUSTERS)[scheme]}://{rest}", **options)
+        return class_.from_url(f"{_SERVERS[scheme]}://{rest}", **options)
+
+
+def _primary(scheme: str, rest: str) -> sentinels.Target:
+    """Return the primary in a URL of Sentinels."""
+    with _without_password(scheme):
+        target = sentinels.parsed(_SENTINELS[scheme], rest)
+    if not target.name:
+        raise ValueError(
+            f"the {scheme}:// URL lacks the name of the primary: add it after the Sentinels, as in "
+            f"{scheme}://host:26379,host2:26379/mymaster"
+        )
+    return target
 
 
 @contextmanager

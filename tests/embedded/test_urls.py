@@ -91,7 +91,9 @@ def test_memory_takes_nothing_else() -> None:
         connect("memory://name")
 
 
-@for_each("scheme", ["http", "embedded", "memory", "redis", "rediss", "valkey", "unix", "x:y@redis"])
+@for_each(
+    "scheme", ["http", "embedded", "memory", "redis", "rediss", "valkey", "unix", "x:y@redis", "sentinel"]
+)
 @for_each(
     "rest", ["u:sec/ret@h", "u:sec?ret@h:x/y", "u:sec#ret@h:x", "sec:ret@[h", "h:sec/ret", "h/?db=secret"]
 )
