@@ -38,6 +38,10 @@ _PHRASES: Final = {
     r"check the outcome: ScalingBloomFilter\.open\(\) succeeds if it was adopted": (
         "bloomredis info shows --kind scaling if it was adopted"
     ),
+    r"No master found for ('.*?')$": r"no Sentinel of --url names a primary \1 that is up: check the name",
+    r"No master found for ('.*?') : .*\b(\w+Error)\b.*$": (
+        r"no Sentinel of --url names a primary \1 that is up (\2)"
+    ),
     r"use a cluster client; if it is one, check whether the nodes agree": (
         "give --cluster and the URL of a node by its host and port; if they were given, check whether the "
         "nodes agree"
@@ -63,6 +67,9 @@ _PARAMETERS: Final = {
 _KINDS: Final = {rf"\b{name}\b": f"filter of --kind {kind}" for kind, name in CLASSES.items()}
 _CAUSES: Final = {
     # Texts of clients, and the advice that they lack.
+    r"no Sentinel .*AuthenticationError": "?sentinel_password= in --url is for the password of the Sentinels",
+    r"unknown command .SENTINEL": "--url names no Sentinel; for a server itself, give redis://host:6379",
+    r"no Sentinel .*Error": "do the Sentinels answer? --url has their hosts and ports",
     r"Connection refused": "is a server running there? --url has its host and port, as in redis://host:6379",
     r"Name or service not known|nodename nor servname|Temporary failure in name resolution": (
         "no machine has the host name of --url"

@@ -11,8 +11,8 @@ from bloomredis.protocol.cluster import is_cluster
 
 VARIABLE: Final = "BLOOMREDIS_URL"
 _SCHEMES: Final = (
-    "redis://, rediss:// (TLS), valkey://, unix://, embedded://, embedded:///dir or memory://, as in "
-    "redis://user:password@host:6379/0."
+    "redis://, rediss:// (TLS), valkey://, unix://, sentinel://host:26379/NAME, embedded://, "
+    "embedded:///dir or memory://, as in redis://user:password@host:6379/0."
 )
 Url = Annotated[
     str,
@@ -59,9 +59,8 @@ def connect(url: str, *, cluster: bool | None = None, retries: int = 0) -> Any:
         if cluster:
             raise ValueError(f"--cluster needs a --url with host and port, not {redacted(url)}")
         return client
-    if cluster or (cluster is None and _is_node(client)):
-        return _of_cluster(url, retry)
-    return client
+    is_node = _is_node(client, url)
+    return _of_cluster(url, retry) if cluster or (cluster is None and is_node) else client
 
 
 def primaries(client: Any) -> list[Any]:
@@ -85,14 +84,28 @@ def is_of_cluster(client: Any) -> bool:
     return is_cluster(kind)
 
 
-def _is_node(client: Any) -> bool:
-    """Return True if the server says that it is a node of a cluster, and serves slots."""
+def _is_node(client: Any, url: str) -> bool:
+    """Return True if the server says that it is a node of a cluster; raise `ValueError` for a Sentinel."""
     from redis.exceptions import ResponseError  # noqa: PLC0415 - as in connect()
 
     try:
-        return bool(client.info("cluster").get("cluster_enabled"))
+        enabled = client.info("cluster").get("cluster_enabled")
+        if enabled is None and client.info("server").get("redis_mode") == "sentinel":
+            raise ValueError(_of_sentinel(url, [*client.sentinel_masters()]))
     except ResponseError:  # the user may not run INFO
         return False
+    return bool(enabled)
+
+
+def _of_sentinel(url: str, names: list[str]) -> str:
+    """Return the message for the URL of a Sentinel, with the names of the primaries that it knows."""
+    address = re.split("[/@]", redacted(url).partition("://")[2].rpartition("@")[2])[0]
+    name = names[0] if len(names) == 1 else "NAME"
+    known = f"; NAME is one of {', '.join(sorted(names))}" if len(names) > 1 else ""
+    return (
+        f"{redacted(url)} is a Sentinel, which stores no filters; for the primary that it names, give "
+        f"sentinel://{address}/{name}{known}"
+    )
 
 
 def _of_cluster(url: str, retry: Any) -> Any:
