@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from bloomredis import BloomError, CallEvent, FilterInfo, FilterLostError
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_sync
 from bloomredis.contrib._warnings import Warnings
 
 try:
@@ -134,11 +135,15 @@ class Gauges:
     `bloomredis_losses_total`, and the filter is opened again once somebody has created it.  The collector
     uses an object of its own for that, so your object still raises `FilterLostError`.
 
+    :param filters: filters of `bloomredis`.
     :param every: the least number of seconds between two reads.
+    :raises TypeError: a filter is of `bloomredis.asyncio`, or is none.
     """
 
     def __init__(self, filters: Iterable[Any], *, every: float = 30.0) -> None:
         self._filters = list(filters)
+        for each in self._filters:
+            require_sync(each, "Gauges")
         self._losses = {each.name: 0 for each in self._filters}
         self._warnings = {each.name: Warnings() for each in self._filters}
         self._every = every

@@ -12,7 +12,7 @@ import pytest
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis.contrib import cache_guard, django, fastapi, idempotency
+from bloomredis.contrib import cache_guard, django, fastapi, idempotency, prometheus
 from tests.support.values import for_each
 
 SIZE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-6}
@@ -41,6 +41,7 @@ ADAPTERS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
         "bloomredis.asyncio",
         lambda seen: cache_guard.guard(seen)(work_asyncio),
     ),
+    "Gauges": ("bloomredis", lambda seen: prometheus.Gauges([seen])),
     "load()": ("bloomredis", lambda seen: cache_guard.load(seen, [])),
     "load_asyncio()": ("bloomredis.asyncio", lambda seen: asyncio.run(cache_guard.load_asyncio(seen, []))),
 }
