@@ -17,7 +17,7 @@ DOCS: Final = ROOT / "docs"
 PAGES: Final = [README, *sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
 ADAPTERS: Final = ROOT / "bloomredis" / "contrib"
 """Each module has a page of its name, whose examples `make test-contrib` runs: they need the framework."""
-RECIPES: Final = frozenset(("queues",))
+RECIPES: Final = frozenset(("any-framework", "queues"))
 """Pages about frameworks without a module, whose examples it runs as well."""
 
 
