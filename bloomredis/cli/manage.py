@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -104,7 +105,7 @@ def clear(
 ) -> None:
     """Empty a filter but keep its parameters; a filter that has lost a part is complete and empty then.
 
-    Programs that use the filter get FilterLostError at their next call.
+    Programs that use the filter get FilterLostError at each call from now on: restart them.
     """
     found = filters.opened(connect(url, cluster=cluster), name, layout)
     found.clear()
@@ -115,6 +116,8 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
     """Let a filter that has lost a part continue without it; print its parameters.
 
     The items of the lost part are new again. A complete filter stays as it is.
+
+    Programs that use the filter get FilterLostError at each call until they are restarted.
     """
     found = filters.opened(connect(url, cluster=cluster), name)
     try:
@@ -124,7 +127,8 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
             found.reserve()  # after reporting the loss once, the object continues
         except FilterLostError:
             raise lost from None
-        messages.warn(f"{str(lost).partition(' since ')[0]}; the items of that part are new again")
+        what = re.split(" since |; what was added", str(lost))[0]
+        messages.warn(f"{what}; the items of that part are new again: restart the programs that use it")
     brief(found, as_json=as_json)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import redis
 from scrapy import Request
+from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.test import get_crawler
 
 from bloomredis import ConnectionFailedError, RotatingBloomFilter, ScalingBloomFilter
@@ -536,6 +537,26 @@ def test_what_is_asked_for_again_is_given_back(any_server: Server) -> None:
         return states
 
     assert asyncio.run(run()) == {503: "claimed", 302: "claimed", 404: "done"}
+
+
+def test_a_page_that_is_busy_goes_to_the_end_of_the_queue(any_server: Server) -> None:
+    """Until it is done; then it is ignored."""
+    from scrapy.http import Response
+
+    async def run() -> None:
+        one, other = (
+            ClaimWhileDownloading.from_crawler(crawler("ClaimWhileDownloading", any_server)) for _ in range(2)
+        )
+        url = "https://example.org/"
+        first, second = scheduled(one, url), scheduled(other, url)
+        assert await one.process_request(first) is None
+        later = await other.process_request(second)
+        assert (later.url, later.priority, later.dont_filter) == (url, second.priority - 1, True)
+        await one.process_response(first, Response(url))
+        with pytest.raises(IgnoreRequest, match="was fetched before"):
+            await other.process_request(later)
+
+    asyncio.run(run())
 
 
 def test_the_scheduler_of_scrapy_redis_takes_the_dupefilter(any_server: Server) -> None:
