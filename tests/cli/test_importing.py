@@ -111,6 +111,30 @@ def test_a_note_is_of_one_set(any_server: Server, any_client: redis.Redis) -> No
             assert members.before == 0
 
 
+def test_a_note_is_kept_for_a_day(any_client: redis.Redis) -> None:
+    """After that the import starts at the beginning."""
+    fill(any_client)
+    interrupted(any_client)
+    (note,) = any_client.keys("*import*")
+    assert 86_300 < any_client.ttl(note) <= 86_400
+
+
+def test_imports_that_never_continue(any_server: Server, any_client: redis.Redis) -> None:
+    """Those into a bitmap of another system, and those of a user who may not run INFO."""
+    fill(any_client)
+    bitmap = BloomFilter(any_client, "bits", layout=compat.go_zero(2_000_000))
+    any_client.acl_setuser("blind", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
+    blind = any_server.client(username="blind", password="")
+    seen = BloomFilter(any_client, "seen", **SIZE)
+    for source, found in ((any_client, bitmap), (blind, seen)):
+        members = Members(source, "spider:dupefilter")
+        members.go_on(any_client, found.name, found.info().generation)
+        found.load(islice(members.items(), 20_000), progress=members.note)
+        assert any_client.keys("*import*") == []
+    any_client.acl_deluser("blind")
+    blind.close()
+
+
 class Disturbed(Members):
     """A set that something disturbs while it is read."""
 

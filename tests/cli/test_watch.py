@@ -9,7 +9,10 @@ import signal
 import subprocess
 from typing import Any
 
+import pytest
+
 import bloomredis as library
+from bloomredis.cli import watch
 from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command, started
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -47,6 +50,17 @@ def test_claims_that_are_held_are_counted(any_server: Server, kind: str) -> None
             f.add("x")
             f.claim_many(["1", "2", "3"])
     assert [fields["claims"] for fields in once(any_server, "a[b]*")] == [3]
+
+
+def test_claims_on_a_large_server_are_not_counted(
+    any_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since that visits every key."""
+    assert watch.MOST_KEYS == 100_000
+    with any_server.client() as client:
+        library.BloomFilter(client, "seen", **SIZE).claim("x")
+        monkeypatch.setattr(watch, "MOST_KEYS", client.dbsize() - 1)
+    assert [fields["claims"] for fields in once(any_server, "seen")] == [None]
 
 
 def test_layers_and_shards(any_server: Server) -> None:
