@@ -121,6 +121,11 @@ def test_aiohttp(any_server: Server) -> None:
             async with client.post("/pay", json={"order": "c"}) as answer:
                 assert answer.status == 400
             assert site.paid == ["a", "b"]
+            await site.names["seen"].claim("d", lease=0.5)  # of a worker that dies
+            assert (await pay(client, "d"))[0] == 409
+            while (answer := await pay(client, "d"))[0] == 409:  # noqa: ASYNC110 - until the lease ends
+                await asyncio.sleep(0.01)
+            assert answer[:2] == (200, PAID)
 
         await site.asked(requests)
 
@@ -140,12 +145,22 @@ def test_aiohttp_after_failures(any_server: Server) -> None:
             assert await pay(client, "b") == (503, b"503: Service Unavailable", "10")
             server.start()
             assert await pay(client, "a") == (200, b"", None)
+            site.go.clear()
+            site.begun.clear()
+            committed = asyncio.ensure_future(pay(client, "away"))
+            await site.begun.wait()
+            server.stop()
+            site.go.set()
+            while "away" not in site.paid:  # noqa: ASYNC110 - until the body has ended
+                await asyncio.sleep(0.01)
+            server.start()
+            assert await committed == (200, PAID, None)
             with server.client() as filters:
                 filters.flushall()
             assert [(await pay(client, "c"))[0] for _ in range(2)] == [503, 503]
 
         await site.asked(requests)
-        assert site.paid == ["failed", "a"]
+        assert site.paid == ["failed", "a", "away"]
         again = Site(server)
 
         async def after(client: Any) -> None:
