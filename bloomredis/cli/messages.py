@@ -50,7 +50,7 @@ _PHRASES: Final = {
         "put the right ones into --url, as in redis://user:password@host"
     ),
     r"; (?:ask again with the token of this error|a second call [^.;]*)": "",
-    r"\. An earlier sending may have been executed: [^.]*": "",
+    r"\. The call may have been executed before: [^.]*": "",
     r"\. Go on with \w+\(error\.rest\) once the reason is gone: nothing is lost": "",
     r"an option of the layout from bloomredis\.compat|its layout from bloomredis\.compat": "its --layout",
     r"give encode=[^.;]*": "the command cannot encode items, so it cannot add or check any",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport, send_step
+from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport, send_call, send_calls
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task
 from bloomredis.protocol.steps import Call
@@ -92,7 +92,7 @@ def _make(client: AsyncTransport, call: Call) -> Coroutine[Any, Any, steps.Reply
         return client.call(call)
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.make(client, call), _act)
-    return send_step(client, call.commands[0] if call.is_single else call.commands)
+    return send_call(client, call)
 
 
 async def make_all(client: Any, calls: Sequence[Call]) -> list[steps.Reply]:
@@ -118,7 +118,7 @@ async def _together(client: AsyncTransport, calls: Sequence[Call]) -> list[steps
         return await drive(client, cluster.run(client, calls), _act)
     if type(client) is AsyncDirectClient:
         return await client.together(calls)
-    return steps.parted(calls, await send_step(client, steps.joined(calls)))
+    return steps.parted(calls, await send_calls(client, calls))
 
 
 def _at(client: Any, server: tuple[int, ...]) -> Any:

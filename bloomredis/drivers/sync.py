@@ -8,7 +8,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from bloomredis.drivers.connections.direct import DirectClient, SyncTransport, send_step
+from bloomredis.drivers.connections.direct import (
+    DirectClient,
+    SyncTransport,
+    send_call,
+    send_calls,
+    send_step,
+)
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_thread
 from bloomredis.protocol.steps import Call
@@ -67,7 +73,7 @@ def _make(client: SyncTransport, call: Call) -> steps.Reply:
         return client.call(call)
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.make(client, call), _act)
-    return send_step(client, call.commands[0] if call.is_single else call.commands)
+    return send_call(client, call)
 
 
 def _make_all(client: Any, calls: Sequence[Call]) -> list[steps.Reply]:
@@ -93,7 +99,7 @@ def _together(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]
         return drive(client, cluster.run(client, calls), _act)
     if type(client) is DirectClient:
         return client.together(calls)
-    return steps.parted(calls, send_step(client, steps.joined(calls)))
+    return steps.parted(calls, send_calls(client, calls))
 
 
 def _at(client: Any, server: tuple[int, ...]) -> Any:

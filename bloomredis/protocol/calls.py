@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from bloomredis.protocol.forms import Form, entries, integer, read
-from bloomredis.protocol.replies import Unconfirmed, raise_explained
+from bloomredis.protocol.judging import judge, raise_judged
+from bloomredis.protocol.replies import Unconfirmed, word_of
 from bloomredis.protocol.scripts import Script, load_script
 from bloomredis.protocol.steps import Call, Command, Op, Outcome, Part, Reply, Wire
 
@@ -76,7 +77,9 @@ class ScriptCall(Call, Generic[R]):
     def by_text(self) -> Call:
         """Return the same call with EVAL, which carries the script."""
         command = ("EVAL", self.script.text, *self.tail)
-        return Call(confirmed(command, self.wait), self.wait is None, again=self.again, server=self.server)
+        call = Call(confirmed(command, self.wait), self.wait is None, again=self.again, server=self.server)
+        call.stands_for = (self,)
+        return call
 
 
 def call(
@@ -108,34 +111,38 @@ def answered(call: ScriptCall[R], outcome: Outcome) -> Op[R]:
         the write.
     """
     try:
-        try:
-            return call.said(outcome)
-        except Exception as error:
-            if not any(kind.__name__ == "NoScriptError" for kind in type(error).__mro__):
-                raise
-        return call.said((yield call.by_text()))
+        return call.said(outcome)
     except Exception as error:
-        raise_explained(error)
+        failed = error
+    if word_of(failed) == "NOSCRIPT":
+        judge(call, failed)
+        try:
+            return call.said((yield call.by_text()))
+        except Exception as error:
+            failed = error
+    raise_judged(call, failed)
 
 
 def send_command(command: Command, form: Form[R]) -> Op[R]:
     """Send a command that is safe to retry; return the value of its reply."""
+    call = Call([command])
     try:
-        reply: Reply = yield Call([command])
+        reply: Reply = yield call
     except Exception as error:
-        raise_explained(error)
+        raise_judged(call, error)
     return read(command[0], form, reply)
 
 
 def send_all(commands: list[Command], form: Form[R]) -> Op[list[R]]:
     """Send commands that are safe to retry; return the values of the replies, or raise the first error."""
+    call = Call(commands, is_single=False)
     try:
-        replies: list[Reply] = yield Call(commands, is_single=False)
+        replies: list[Reply] = yield call
     except Exception as error:
-        raise_explained(error)
+        raise_judged(call, error)
     for each in replies:
         if isinstance(each, Exception):
-            raise_explained(each)
+            raise_judged(call, each)
     return [read(command[0], form, each) for command, each in zip(commands, replies, strict=True)]
 
 

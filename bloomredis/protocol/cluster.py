@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 from bloomredis.protocol.clock import pauses
+from bloomredis.protocol.judging import judge
 from bloomredis.protocol.replies import is_no_reply, word_of
 from bloomredis.protocol.steps import Call, Command, Part, Reply, Sleep, joined, parted
 
@@ -55,40 +56,25 @@ def may_repeat(call: Call, error: Exception) -> bool:
     return word in _NOT_HERE or word in _NOT_NOW or (is_no_reply(error) and call.again)
 
 
-class Attempts:
-    """The attempts to deliver one call; when no more may follow, `pause_after` raises the call's error.
+class Retries:
+    """The retries of one call; `pause_after` raises the error of the last attempt if no retry may follow."""
 
-    After a lost reply the outcome is unknown, so that error is raised even if later attempts are refused.
-
-    :param again: the call may be retried after a lost reply.
-    """
-
-    def __init__(self, *, again: bool) -> None:
-        self._again = again
+    def __init__(self, call: Call) -> None:
+        self._call = call
         self._deadline = time.monotonic() + PATIENCE
         self._pauses = pauses()
-        self._lost: Exception | None = None
         self._losses = 0
 
     def pause_after(self, error: Exception, *, owner_found: bool) -> float:
-        """Return the seconds to wait before the next attempt, or raise the call's final error."""
+        """Return the seconds to wait before the next attempt, or raise the error of the last one."""
         word = word_of(error)
-        if word in _NOT_HERE:
-            if word == "CLUSTERDOWN" and not owner_found:
-                raise self._lost or error
-        elif word not in _NOT_NOW:
-            if word or not is_no_reply(error):
-                raise error  # a definite answer
-            self._lose(error, owner_found=owner_found)
-        if time.monotonic() > self._deadline:
-            raise self._lost or error
-        return next(self._pauses)
-
-    def _lose(self, error: Exception, *, owner_found: bool) -> None:
-        self._lost = error
-        self._losses += 1 if owner_found else 2
-        if not self._again or self._losses > RESENDS:
+        if not may_repeat(self._call, error) or (word == "CLUSTERDOWN" and not owner_found):
             raise error
+        if not word:
+            self._losses += 1 if owner_found else 2
+        if self._losses > RESENDS or time.monotonic() > self._deadline:
+            raise error
+        return next(self._pauses)
 
 
 T = TypeVar("T")
@@ -222,6 +208,8 @@ def run(client: object, calls: Sequence[Call]) -> Acts[list[Reply]]:
 
     A failed call that was not executed, or may be repeated, is then made by itself.
     """
+    for call in calls:
+        call.pass_to_client()
     groups, single = yield from _by_node(client, calls)
     sends = [Send(node, joined(calls[i] for i in group)) for node, group in groups]
     outcomes: list[list[Reply] | Exception] = (yield SendAll(sends)) if sends else []
@@ -236,6 +224,7 @@ def run(client: object, calls: Sequence[Call]) -> Acts[list[Reply]]:
         for i, answer in zip(group, each, strict=True):
             answers[i] = answer
             first = answer[0] if isinstance(answer, list) else answer
+            judge(calls[i], first)
             if isinstance(first, Exception) and may_repeat(calls[i], first):
                 single.append(i)
     for i in single:
@@ -248,16 +237,17 @@ def run(client: object, calls: Sequence[Call]) -> Acts[list[Reply]]:
 
 def make(client: object, call: Call) -> Acts[Reply]:
     """Make one call."""
+    call.pass_to_client()
     if call.text:
         return (yield from _read(client, call))
     if call.is_single:
-        return (yield from _deliver(call.commands, again=call.again))[0]
+        return (yield from _deliver(call, call.commands))[0]
     if call.commands[-1][0] == "WAIT":
-        return (yield from _deliver(call.commands, again=call.again))
+        return (yield from _deliver(call, call.commands))
     replies: list[Reply] = []
     for command in call.commands:
         try:
-            replies += yield from _deliver([command], again=call.again)
+            replies += yield from _deliver(call, [command])
         except Exception as error:
             replies.append(error)
     return replies
@@ -314,12 +304,12 @@ def _read(client: object, call: Call) -> Acts[Reply]:
         elif is_no_reply(error):
             with suppress(Exception):  # if the cluster is down, the call to the primary raises
                 yield RefreshMap()
-    return (yield from _deliver(call.commands, again=True))[0]
+    return (yield from _deliver(call, call.commands))[0]
 
 
-def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Reply]]:
-    """Send commands to the owner of their key; retry until the first command is executed or refused."""
-    key, attempts = _key(commands[0]), Attempts(again=again)
+def _deliver(call: Call, commands: list[Command]) -> Acts[list[Reply]]:
+    """Send commands of a call to the owner of their key; retry until the first is executed or refused."""
+    key, retries = _key(commands[0]), Retries(call)
     while True:
         node: Node | None = None
         try:
@@ -327,8 +317,9 @@ def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Reply]]:
             return (yield from _follow(node, commands))
         except Exception as error:
             met = error
+        judge(call, met)
         found = (yield from _refresh(key, node)) if owner_in_doubt(met) else True
-        if pause := attempts.pause_after(met, owner_found=found):
+        if pause := retries.pause_after(met, owner_found=found):
             yield Sleep(pause)
 
 

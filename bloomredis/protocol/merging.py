@@ -54,7 +54,11 @@ def make_all(calls: Sequence[Call]) -> Op[list[Reply]]:
 
 def _joined(calls: Sequence[Any]) -> Any:
     """Return the call for one run; several calls of a run have the same class."""
-    return calls[0].joined(calls) if len(calls) > 1 else calls[0]
+    if len(calls) == 1:
+        return calls[0]
+    made = calls[0].joined(calls)
+    made.stands_for = calls
+    return made
 
 
 def _split(call: Any, reply: Any, calls: Sequence[Any]) -> Sequence[Any]:

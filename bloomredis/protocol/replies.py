@@ -10,6 +10,7 @@ from bloomredis.errors import (
     ConnectionFailedError,
     FilterMismatchError,
     OutcomeUnknownError,
+    RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
 from bloomredis.protocol.steps import Reply
@@ -29,6 +30,10 @@ class Refusal(BloomError):  # noqa: N818 - translated to another public error be
 
 class Unconfirmed(ConnectionFailedError):  # noqa: N818 - callers see its base class
     """A write that was done, but that too few replicas confirmed."""
+
+
+class RefusedAgain(ServerRefusedError):  # noqa: N818 - callers see its base class
+    """A refusal of the last attempt of a pending call."""
 
 
 MISSING: Final = "BLOOMMISSING"
@@ -122,8 +127,6 @@ _WORD: Final = re.compile(
     )
 )
 _NO_SCRIPTS: Final = re.compile(r"unknown command .?eval(sha)?\b", re.IGNORECASE)
-NOT_EXECUTED: Final = frozenset(("OOM", "CROSSSLOT"))
-"""Refusals that prove that no attempt of the call was executed, not even an earlier one."""
 
 
 def word_of(error: Exception) -> str:
@@ -184,7 +187,11 @@ def _not_sent(error: Exception) -> ConnectionFailedError:
 
 def raise_explained(error: Exception) -> NoReturn:
     """Raise the error of this library for a client's error."""
-    meaning = explained(error)
+    raise_from(explained(error), error)
+
+
+def raise_from(meaning: Exception, error: Exception) -> NoReturn:
+    """Raise the meaning of a client's error."""
     if meaning is error:
         raise error
     raise meaning from error
@@ -272,8 +279,16 @@ def in_doubt(
     return OutcomeUnknownError(message, token)
 
 
+def refused_in_doubt(
+    error: ServerRefusedError, advice: str, token: str | None = None
+) -> RefusedOutcomeUnknownError:
+    """Return the public error for a pending call whose last attempt was refused, with advice on the retry."""
+    message = f"{error}. The call may have been executed before: {advice}"
+    return RefusedOutcomeUnknownError(message, error.word, token)
+
+
 class OutcomeMatters:
-    """The context of a call on a filter, in which a lost reply becomes `OutcomeUnknownError`."""
+    """The context of a call on a filter, in which a pending call becomes `OutcomeUnknownError`."""
 
     __slots__ = ("advice", "name")
 
@@ -287,6 +302,8 @@ class OutcomeMatters:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, ConnectionFailedError) and error.sent:
             raise in_doubt(error, self.name, self.advice) from client_error(error)
+        if isinstance(error, RefusedAgain):
+            raise refused_in_doubt(error, self.advice) from client_error(error)
 
 
 def client_error(error: BaseException) -> BaseException:

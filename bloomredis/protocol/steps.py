@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -29,6 +29,13 @@ class Call:
     :ivar text: the text of a read-only script, which a replica may execute; empty for all other calls.
     :ivar again: the call may be retried after a lost reply.
     :ivar server: the path to its server: an index among several filters, an index among several servers.
+
+    The other attributes are the record of its attempts, which `judging.judge` reads.  Each is missing until
+    it is needed, so that the record of a call that succeeds costs nothing.
+
+    :ivar lost: the error of an attempt that may have been executed, while no attempt has been answered.
+    :ivar by_client: True if the client made an attempt, which it may have resent unnoticed.
+    :ivar stands_for: the calls that share its attempts: it is a copy of them, or does their work.
     """
 
     commands: list[Command]
@@ -36,10 +43,27 @@ class Call:
     text: str = ""
     again: bool = True
     server: tuple[int, ...] = ()
+    lost: BaseException | None = field(init=False, repr=False)
+    by_client: bool = field(init=False, repr=False)
+    stands_for: Sequence[Call] = field(init=False, repr=False)
+
+    def lose(self, error: BaseException) -> None:
+        """Record an attempt that may have been executed, and got no answer."""
+        self.lost = error
+        for each in getattr(self, "stands_for", ()):
+            each.lose(error)
+
+    def pass_to_client(self) -> None:
+        """Record that the client makes an attempt."""
+        self.by_client = True
+        for each in getattr(self, "stands_for", ()):
+            each.pass_to_client()
 
     def to(self, server: int) -> Call:
         """Return the same call for one of several servers, or of several filters' servers."""
-        return Call(self.commands, self.is_single, self.text, self.again, (server, *self.server))
+        call = Call(self.commands, self.is_single, self.text, self.again, (server, *self.server))
+        call.stands_for = (self,)
+        return call
 
     def wire(self) -> Wire | None:
         """Return the encoded commands and the number of replies; None if the client must encode them."""

@@ -23,6 +23,7 @@ from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import calls, cluster, replies, scripts, steps
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.cluster import NodeAt, NodeToRead, NodeToWrite, RefreshMap, RefreshSlot, Send
+from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.steps import Sleep
 from tests.support.values import for_each
 
@@ -109,9 +110,10 @@ def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_doubt_outlives_a_refusal_to_execute(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an unanswered attempt, TRYAGAIN to later ones does not prove that nothing was executed."""
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
-    gone = redis.ConnectionError("gone")
-    met, _ = play(CALL, says=itertools.chain([gone], itertools.repeat(errors(TryAgainError))))
-    assert met is gone
+    gone, call = redis.ConnectionError("gone"), steps.Call([COMMAND])
+    met, _ = play(call, says=itertools.chain([gone], itertools.repeat(errors(TryAgainError))))
+    assert call.lost is gone
+    assert judge(call, met) is Verdict.PENDING
 
 
 def test_what_was_not_answered_is_sent_again() -> None:

@@ -14,11 +14,13 @@ from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRe
 from bloomredis.operations.claims.state import ClaimOptions
 from bloomredis.operations.items import local_cache, membership, outcomes
 from bloomredis.operations.items.local_cache import CachedMembership
-from bloomredis.protocol import scripts
+from bloomredis.protocol import judging, scripts
+from bloomredis.protocol.judging import Verdict
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Pending, Session, Sessions
 from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.steps import Call, Outcome
 from bloomredis.stored.state.versioned import Versioned
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
 
@@ -59,12 +61,11 @@ def _sessions_are_not_bound(patch: Patch) -> None:
 
 def _a_refusal_proves_that_nothing_was_done(patch: Patch) -> None:
     """A refused call counts as not executed."""
-    original = outcomes.is_not_executed
 
-    def is_not_executed(error: BaseException) -> bool:
-        return isinstance(error, ServerRefusedError) or original(error)
+    def judge(call: Call, outcome: Outcome) -> Verdict:
+        return Verdict.REFUSED if isinstance(outcome, ServerRefusedError) else judging.judge(call, outcome)
 
-    patch(membership, "is_not_executed", is_not_executed)
+    patch(membership, "judge", judge)
 
 
 def _answers_are_not_kept(patch: Patch) -> None:

@@ -24,6 +24,7 @@ from bloomredis.drivers.connections.pools import (
     is_asyncio,
     why_not,
 )
+from bloomredis.protocol.judging import judge
 from bloomredis.protocol.steps import Call, Command, Reply, Wire, joined, parted
 
 
@@ -50,35 +51,44 @@ def reads_at_once(transport: object) -> bool:
 
 
 @overload
-def send_step(transport: SyncClient, step: Command) -> Reply: ...
+def send_call(client: SyncClient, call: Call) -> Reply: ...
 @overload
-def send_step(transport: SyncClient, step: list[Command]) -> list[Reply]: ...
+def send_call(client: AsyncClient, call: Call) -> Coroutine[Any, Any, Reply]: ...
+def send_call(client: Any, call: Call) -> Any:
+    """Let a client make a call; return its answer."""
+    call.pass_to_client()
+    return send_step(client, call.commands[0] if call.is_single else call.commands)
+
+
 @overload
-def send_step(transport: AsyncClient, step: Command) -> Coroutine[Any, Any, Reply]: ...
+def send_calls(client: SyncClient, calls: Sequence[Call]) -> list[Reply]: ...
 @overload
-def send_step(transport: AsyncClient, step: list[Command]) -> Coroutine[Any, Any, list[Reply]]: ...
-def send_step(transport: Any, step: Any) -> Any:
+def send_calls(client: AsyncClient, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Reply]]: ...
+def send_calls(client: Any, calls: Sequence[Call]) -> Any:
+    """Let a client make calls in one round trip; return the reply or error of each command."""
+    for call in calls:
+        call.pass_to_client()
+    return _pipelined(client, joined(calls))
+
+
+def send_step(transport: Any, step: Command | list[Command]) -> Any:
     """Send a command and return its reply, or send several and return the reply or error of each."""
     if not isinstance(step, list):
         if getattr(getattr(transport, "connection_pool", None), "cache", None) is not None:
             return _uncached(transport, step)
         return transport.execute_command(*step, NEVER_DECODE=True)  # replies are bits, not text
-    return pipelined(transport, step)
+    return _pipelined(transport, step)
 
 
 def _uncached(client: Any, command: Command) -> Any:
     """Send a command past the client's own cache, which may be out of date: it does not cache pipelines."""
-    (reply,) = pipelined(client, [command])
+    (reply,) = _pipelined(client, [command])
     if isinstance(reply, Exception):
         raise reply
     return reply
 
 
-@overload
-def pipelined(client: SyncClient, commands: Sequence[Command]) -> list[Reply]: ...
-@overload
-def pipelined(client: AsyncClient, commands: Sequence[Command]) -> Coroutine[Any, Any, list[Reply]]: ...
-def pipelined(client: Any, commands: Sequence[Command]) -> Any:
+def _pipelined(client: Any, commands: Sequence[Command]) -> Any:
     """Send commands in a pipeline of the client; return the reply or error of each."""
     pipe = client.pipeline(transaction=False)
     for command in commands:
@@ -93,23 +103,23 @@ class DirectClient(PoolAccess):
     def call(self, call: Call) -> Reply:
         """Make a call; return its answer."""
         wire = call.wire()
-        reply: Reply | NoConnection = NO_CONNECTION if wire is None else self.exchange(wire)
+        reply: Reply | NoConnection = NO_CONNECTION if wire is None else self.exchange(wire, (call,))
         if reply is not NO_CONNECTION:
             return reply
         if wire is not None and not call.is_single:
             return []  # after an interrupted pipeline, the client would give its last reply to the next call
-        answer: Reply = send_step(self.client, call.commands[0] if call.is_single else call.commands)
+        answer: Reply = send_call(self.client, call)
         return answer
 
     def together(self, calls: Sequence[Call]) -> list[Reply]:
         """Make calls in one round trip; return the answer or the error of each."""
         wire = _joined(calls)
-        replies = NO_CONNECTION if wire is None else self.exchange(wire)
+        replies = NO_CONNECTION if wire is None else self.exchange(wire, calls)
         if not isinstance(replies, list):
-            replies = pipelined(self.client, joined(calls))
+            replies = send_calls(self.client, calls)
         return parted(calls, replies)
 
-    def go_on(self, error: BaseException, connection: Connection, wire: Wire) -> Reply:
+    def go_on(self, error: BaseException, connection: Connection, wire: Wire, calls: Sequence[Call]) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
         errors = [error]  # of the first attempt
         fail = getattr(self.client, "_disconnect_raise", None)  # redis-py before 6, and valkey-py
@@ -121,7 +131,8 @@ class DirectClient(PoolAccess):
                 return self.reply(connection, wire)
             except self.refusal:
                 raise
-            except BaseException:
+            except BaseException as lost:
+                _record(calls, lost)
                 connection.disconnect()  # its reply may still come, and no other call may read it
                 raise
 
@@ -154,23 +165,25 @@ class AsyncDirectClient(AsyncPoolAccess):
     async def call(self, call: Call) -> Reply:
         """Make a call; return its answer."""
         wire = call.wire()
-        reply: Reply | NoConnection = NO_CONNECTION if wire is None else await self.exchange(wire)
+        reply: Reply | NoConnection = NO_CONNECTION if wire is None else await self.exchange(wire, (call,))
         if reply is not NO_CONNECTION:
             return reply
         if wire is not None and not call.is_single:
             return []  # after an interrupted pipeline, the client would give its last reply to the next call
-        answer: Reply = await send_step(self.client, call.commands[0] if call.is_single else call.commands)
+        answer: Reply = await send_call(self.client, call)
         return answer
 
     async def together(self, calls: Sequence[Call]) -> list[Reply]:
         """Make calls in one round trip; return the answer or the error of each."""
         wire = _joined(calls)
-        replies = NO_CONNECTION if wire is None else await self.exchange(wire)
+        replies = NO_CONNECTION if wire is None else await self.exchange(wire, calls)
         if not isinstance(replies, list):
-            replies = await pipelined(self.client, joined(calls))
+            replies = await send_calls(self.client, calls)
         return parted(calls, replies)
 
-    async def go_on(self, error: BaseException, connection: AsyncConnection, wire: Wire) -> Reply:
+    async def go_on(
+        self, error: BaseException, connection: AsyncConnection, wire: Wire, calls: Sequence[Call]
+    ) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
         errors = [error]  # of the first attempt
         fail = getattr(self.client, "_disconnect_raise", None)
@@ -182,7 +195,8 @@ class AsyncDirectClient(AsyncPoolAccess):
                 return await self.reply(connection, wire)
             except self.refusal:
                 raise
-            except BaseException:
+            except BaseException as lost:
+                _record(calls, lost)
                 await connection.disconnect(nowait=True)
                 raise
 
@@ -206,6 +220,15 @@ class AsyncDirectClient(AsyncPoolAccess):
         if not isinstance(error, self.refusal):
             await connection.disconnect(nowait=True)
         await self.pool.release(connection)
+
+
+def _record(calls: Sequence[Call], error: BaseException) -> None:
+    """Record a failed attempt; it may have executed the first of several calls, whatever the error says."""
+    for call in calls:
+        if len(calls) == 1:
+            judge(call, error)
+        else:
+            call.lose(error)
 
 
 SyncTransport = SyncClient | DirectClient

@@ -28,7 +28,7 @@ from weakref import WeakSet
 
 from bloomredis.drivers.connections.clients import AsyncConnection, AsyncPool, Connection, Pool
 from bloomredis.protocol.forks import register_after_fork
-from bloomredis.protocol.steps import Reply, Wire
+from bloomredis.protocol.steps import Call, Reply, Wire
 
 _SCRIPT: Final = "EVALSHA"
 
@@ -231,8 +231,8 @@ class PoolAccess(_PoolAccess, ABC):
 
     pool: Pool
 
-    def exchange(self, wire: Wire) -> Reply | NoConnection:
-        """Send commands over a free connection; return the reply to one, or the replies to several.
+    def exchange(self, wire: Wire, calls: Sequence[Call]) -> Reply | NoConnection:
+        """Send calls over a free connection; return the reply to one command, or the replies to several.
 
         Return `NO_CONNECTION` if there is no free connection.
         """
@@ -258,11 +258,11 @@ class PoolAccess(_PoolAccess, ABC):
         except BaseException as error:
             if connection is None:
                 raise
-            return self.go_on(error, connection, wire)
+            return self.go_on(error, connection, wire, calls)
         return reply
 
     @abstractmethod
-    def go_on(self, error: BaseException, connection: Connection, wire: Wire) -> Reply:
+    def go_on(self, error: BaseException, connection: Connection, wire: Wire, calls: Sequence[Call]) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
 
     def reply(self, connection: Connection, wire: Wire) -> Reply:
@@ -321,8 +321,8 @@ class AsyncPoolAccess(_PoolAccess, ABC):
         lock = getattr(self.pool, "_lock", None)
         return lock is not None and lock.locked()
 
-    async def exchange(self, wire: Wire) -> Reply | NoConnection:
-        """Send commands and return what `PoolAccess.exchange` does."""
+    async def exchange(self, wire: Wire, calls: Sequence[Call]) -> Reply | NoConnection:
+        """Send calls and return what `PoolAccess.exchange` does."""
         connection = None
         try:
             connection = await self.take()
@@ -341,11 +341,13 @@ class AsyncPoolAccess(_PoolAccess, ABC):
         except BaseException as error:
             if connection is None:
                 raise
-            return await self.go_on(error, connection, wire)
+            return await self.go_on(error, connection, wire, calls)
         return reply
 
     @abstractmethod
-    async def go_on(self, error: BaseException, connection: AsyncConnection, wire: Wire) -> Reply:
+    async def go_on(
+        self, error: BaseException, connection: AsyncConnection, wire: Wire, calls: Sequence[Call]
+    ) -> Reply:
         """Retry after a failed attempt, as `PoolAccess.go_on` does."""
 
     async def reply(self, connection: AsyncConnection, wire: Wire) -> Reply:

@@ -18,12 +18,12 @@ from bloomredis.operations.items.capacity import Fullness
 from bloomredis.operations.items.outcomes import (
     UNCOUNTED,
     Answers,
-    is_not_executed,
     raise_interrupted,
     raise_unknown,
 )
 from bloomredis.operations.items.packing import pack, range_packer
 from bloomredis.protocol import calls, clock, forms, scripts
+from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.pending import PendingCalls
@@ -327,10 +327,10 @@ class Membership:
         except BaseException as error:
             if is_used_by_clone(error) and not elsewhere:
                 return (yield from self._add_elsewhere(call))
-            if is_not_executed(error) and not is_used_by_clone(error):
-                give_back(session)
-                raise
-            self._raise_unknown(error, call)
+            if judge(call, error) is Verdict.PENDING:
+                self._raise_unknown(error, call)
+            give_back(session)
+            raise
         waited = clock.now() - call.sent
         if waited > RECEIPT_SECONDS and not all(flags := flags_of(reply)):
             # If the receipt expired before a retry, this very call may have added the items that are there.

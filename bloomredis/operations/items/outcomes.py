@@ -11,17 +11,15 @@ from bloomredis.errors import (
     BloomError,
     ConnectionFailedError,
     OutcomeUnknownError,
-    RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
 from bloomredis.protocol.replies import (
-    NOT_EXECUTED,
     Refusal,
     client_error,
     in_doubt,
     is_used_by_clone,
+    refused_in_doubt,
 )
-from bloomredis.stored.state.handle import LayoutChanged
 
 TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError)
 """Transient errors, after which a caller can go on with the same items."""
@@ -59,17 +57,6 @@ class Answers(list[bool]):
             self._store(i, self[i])
 
 
-def is_not_executed(error: BaseException) -> bool:
-    """Return whether an error proves that no attempt of a call was executed."""
-    if isinstance(error, ServerRefusedError):
-        return error.word in NOT_EXECUTED
-    if isinstance(error, ConnectionFailedError):
-        return not error.sent
-    if isinstance(error, OutcomeUnknownError):
-        return False
-    return isinstance(error, LayoutChanged | Refusal | BloomError)
-
-
 def raise_unknown(
     name: str, error: BaseException | None, tokens: Sequence[str | None], forgotten: str = _FORGOTTEN
 ) -> NoReturn:
@@ -89,8 +76,7 @@ def raise_unknown(
     elif isinstance(error, Refusal):  # a retry was refused
         unknown = OutcomeUnknownError(f"what a call on {name!r} did cannot be known any more: {error}")
     elif isinstance(error, ServerRefusedError):
-        message = f"{error}. An earlier sending may have been executed: {advice}"
-        unknown = RefusedOutcomeUnknownError(message, error.word, tokens[0])
+        unknown = refused_in_doubt(error, advice, tokens[0])
     else:
         raise error
     unknown.tokens = tokens

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 from bloomredis.bits.layout import Layout, Packing
+from bloomredis.errors import BloomError
 from bloomredis.protocol.calls import framed, tail_of
 from bloomredis.protocol.forks import register_after_fork
 from bloomredis.protocol.scripts import Script
@@ -69,8 +70,8 @@ class InFlight:
             self.clears = max(0, self.clears - 1)  # a forked child began with 0
 
 
-class LayoutChanged(Exception):  # noqa: N818 - it never reaches a caller
-    """The stored filter changed, and the call was not executed: acquire, pack again and retry."""
+class LayoutChanged(BloomError):  # noqa: N818 - it never reaches a caller
+    """The stored filter changed, and refused the call: acquire, pack again and retry."""
 
 
 WHOLE: Final = 0

@@ -60,7 +60,7 @@ class FilterCall(ScriptCall[R]):
         """Return the same call for one of several servers."""
         options = {"reads": bool(self.text), "again": self.again}
         call = type(self)(self.script, self.handle, self.keys, self.arguments, self.wait, **options)
-        call.server = (server, *self.server)
+        call.server, call.stands_for = (server, *self.server), (self,)
         return call
 
     @property
