@@ -114,8 +114,7 @@ class Pool(redis.ConnectionPool):
 
     def release(self, connection: Any) -> None:
         super().release(connection)
-        if self.connection_kwargs["script"].is_taken():
-            self.taken = self.get_connection()  # type: ignore[no-untyped-call]  # of redis-py
+        take_from(self)
 
 
 class AsyncPool(redis.asyncio.ConnectionPool):
@@ -123,8 +122,21 @@ class AsyncPool(redis.asyncio.ConnectionPool):
 
     async def release(self, connection: Any) -> None:
         await super().release(connection)
-        if self.connection_kwargs["script"].is_taken():
-            self.taken = await self.get_connection()
+        take_from(self)
+
+
+def filled(pool: Any) -> Any:
+    """Return a pool with its connection, unless another caller takes it."""
+    pool._available_connections.append(pool.make_connection())
+    take_from(pool)
+    return pool
+
+
+def take_from(pool: Any) -> None:
+    """Take the connection for another caller if the script says so."""
+    if pool.connection_kwargs["script"].is_taken():
+        pool.taken = pool._available_connections.pop()
+        pool._in_use_connections.add(pool.taken)
 
 
 class Node:
@@ -180,25 +192,13 @@ class Cluster(AsyncCluster):
 
 
 def client(script: Script, retries: int = 1) -> Any:
-    pool: Any = Pool(
-        connection_class=Connection,
-        max_connections=1,
-        script=script,
-        retry=Retry(NoBackoff(), retries),
-    )
-    pool.release(pool.get_connection())  # type: ignore[no-untyped-call]  # of redis-py
-    return redis.Redis(connection_pool=pool)
+    options: dict[str, Any] = {"connection_class": Connection, "retry": Retry(NoBackoff(), retries)}
+    return redis.Redis(connection_pool=filled(Pool(max_connections=1, script=script, **options)))
 
 
 async def async_client(script: Script) -> Any:
-    pool = AsyncPool(
-        connection_class=AsyncConnection,
-        max_connections=1,
-        script=script,
-        retry=AsyncRetry(NoBackoff(), 1),
-    )
-    await pool.release(await pool.get_connection())
-    return redis.asyncio.Redis(connection_pool=pool)
+    options: dict[str, Any] = {"connection_class": AsyncConnection, "retry": AsyncRetry(NoBackoff(), 1)}
+    return redis.asyncio.Redis(connection_pool=filled(AsyncPool(max_connections=1, script=script, **options)))
 
 
 def direct(script: Script) -> Any:
