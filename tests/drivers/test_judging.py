@@ -191,14 +191,25 @@ class Cluster(AsyncCluster):
         return 0
 
 
+OPTIONS: Final[dict[str, Any]] = {
+    "retry_on_error": [redis.ConnectionError]
+}  # without it redis-py 5 never retries
+
+
 def client(script: Script, retries: int = 1) -> Any:
-    options: dict[str, Any] = {"connection_class": Connection, "retry": Retry(NoBackoff(), retries)}
-    return redis.Redis(connection_pool=filled(Pool(max_connections=1, script=script, **options)))
+    return redis.Redis(
+        connection_pool=filled(
+            Pool(Connection, 1, script=script, retry=Retry(NoBackoff(), retries), **OPTIONS)
+        )
+    )
 
 
 async def async_client(script: Script) -> Any:
-    options: dict[str, Any] = {"connection_class": AsyncConnection, "retry": AsyncRetry(NoBackoff(), 1)}
-    return redis.asyncio.Redis(connection_pool=filled(AsyncPool(max_connections=1, script=script, **options)))
+    return redis.asyncio.Redis(
+        connection_pool=filled(
+            AsyncPool(AsyncConnection, 1, script=script, retry=AsyncRetry(NoBackoff(), 1), **OPTIONS)
+        )
+    )
 
 
 def direct(script: Script) -> Any:
