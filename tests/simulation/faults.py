@@ -41,26 +41,36 @@ def lose(world: Stage, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 
 
 
 def refuse(world: Stage, ref: str, word: str) -> None:
-    """Let the server refuse a message, for a full memory only if no other attempt exists.
+    """Let the server refuse a message.
 
     The refusal does not exclude the answer of an earlier attempt, and proves nothing about one still in
     flight.
     """
     exchange = world.network.exchanges.get(ref)
-    if exchange is None or exchange.message is None:
-        return
-    others = exchange.executions or world.network.has_strays(exchange)
-    if word != "OOM" or not others:
+    if exchange is not None and exchange.message is not None:
         message = exchange.message
-        exchange.is_refused = word == "OOM"
         rest = len(exchange.commands) - len(message.replies)
         message.replies += [error_of(f"{word} {REFUSES}")] * rest
 
 
-def copy(world: Stage, ref: str) -> None:
-    """Leave a copy of a message in the network."""
+def exhaust(world: Stage, ref: str) -> None:
+    """Let the client's pool have no free connection, so that a message was never sent."""
     exchange = world.network.exchanges.get(ref)
-    if exchange is not None and not exchange.is_refused:
+    if exchange is not None and _unsent(world, exchange):
+        del world.network.exchanges[ref]
+        error = redis.exceptions.MaxConnectionsError("Too many connections")
+        world.go_on(exchange.owner, lambda: exchange.fail(error))
+
+
+def _unsent(world: Stage, exchange: Exchange) -> bool:
+    """Return whether it makes no difference if the only message of an exchange was never sent."""
+    return exchange.sendings == 1 and _unexecuted(exchange) and not world.network.has_strays(exchange)
+
+
+def copy(world: Stage, ref: str) -> None:
+    """Leave an earlier attempt to send a message in the network."""
+    exchange = world.network.exchanges.get(ref)
+    if exchange is not None:
         world.network.copy(exchange)
 
 
@@ -200,7 +210,7 @@ def clone(world: World, name: str, other_name: str) -> None:
 
 def _copied(world: Stage, process: Process, name: str, pid: int) -> Forked:
     """Start a process with copies of another's filter objects."""
-    made = Process(name, pid, retries=process.retries)
+    made = Process(name, pid, retries=process.retries, is_cluster=process.is_cluster)
     world.enter(made)
     forked = Forked()
     for i, owner in enumerate(process.owners.values()):
@@ -283,6 +293,7 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "late_copy": (1.5, _on_exchange("lose", _unexecuted, HOW, (True,))),
     "double_copy": (1.0, _on_exchange("copy", lambda _: True)),
     "refusal": (1.5, _on_exchange("refuse", _unexecuted, WORDS)),
+    "no_connection": (1.0, _on_exchange("exhaust", _unexecuted)),
     "script_flush": (0.5, _of("flush_scripts")),
     "flush_all": (0.2, _of("flush_all")),
     "evict_filter": (0.3, _of("evict", ("filter",), range(1))),
@@ -308,6 +319,7 @@ ACTIONS.update(
             *(
                 lose,
                 refuse,
+                exhaust,
                 copy,
                 stray,
                 flush_scripts,

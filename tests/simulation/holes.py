@@ -59,6 +59,8 @@ WITH: Final = {
     "module-never-grows": set(),
     "shards-without-time": {"evict_shard"},
     "refusal-proves": {"lost_reply", "refusal"},
+    "last-error-judges": {"lost_reply", "script_flush", "no_connection"},
+    "last-attempt-of-cluster-judges": {"lost_reply", "no_connection"},
     "cache-learns-for-newest": {"slow"},
     "cache-answers-for-any": {"slow"},
     "generations-ignored": {"lost_reply", "flush_all", "evict_filter"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 Send = Callable[[list[Any], "asyncio.Future[Any]", bool], None]
@@ -119,6 +119,35 @@ class Client:
     def pipeline(self, *, transaction: bool) -> Pipeline:
         assert not transaction
         return Pipeline(self._loop, self._send)
+
+
+class ClusterClient(Client):
+    """A client of several nodes, each of which has a range of slots."""
+
+    def __init__(self, loop: Loop, send: Send, place: Callable[[Any], int]) -> None:
+        super().__init__(loop, send)
+        self._place = place
+
+    async def initialize(self) -> None:
+        """Do nothing: the map of slots never changes."""
+
+    def get_node_from_key(self, key: Any) -> Node:
+        return Node(self, str(self._place(key)))
+
+
+class Node:
+    """A node of a cluster."""
+
+    def __init__(self, client: ClusterClient, name: str) -> None:
+        self.name, self._client = name, client
+        self.execute_command = client.execute_command
+
+    async def execute_pipeline(self, queued: Sequence[Any]) -> None:
+        pipe = self._client.pipeline(transaction=False)
+        for each in queued:
+            pipe.execute_command(*each.args)
+        for each, reply in zip(queued, await pipe.execute(raise_on_error=False), strict=True):
+            each.result = reply
 
 
 class Pipeline:

@@ -9,6 +9,7 @@ import redis
 from redis.crc import key_slot
 
 from bloomredis.protocol import scripts
+from bloomredis.protocol.steps import Call
 from bloomredis.stored.shards.record import SLOTS
 from bloomredis.stored.state.claim_calls import OWNER_BYTES
 
@@ -95,7 +96,7 @@ class Exchange:
     :ivar requests: the requests that it is sent for.
     :ivar place: the index of the node, if there are several.
     :ivar executions: executions of its commands, by any attempt.
-    :ivar is_refused: whether the server had no memory for it.
+    :ivar calls: the calls whose record gets its lost attempts, if no driver of the library writes it.
     :ivar answer: called with the reply.
     :ivar fail: called with the error.
     """
@@ -103,10 +104,10 @@ class Exchange:
     __slots__ = (
         *(
             "answer",
+            "calls",
             "commands",
             "executions",
             "fail",
-            "is_refused",
             "is_single",
             "message",
             "owner",
@@ -125,16 +126,21 @@ class Exchange:
         *,
         is_single: bool,
         place: int = 0,
+        calls: Sequence[Call] = (),
     ) -> None:
         self.ref, self.owner, self.commands, self.requests = ref, owner, commands, requests
         self.answer: Callable[[Any], object]
         self.fail: Callable[[BaseException], object]
-        self.is_single, self.place = is_single, place
+        self.is_single, self.place, self.calls = is_single, place, calls
         self.retries = owner.process.retries
         self.verb = verb_of(commands[0])
         self.sendings = self.executions = 0
-        self.is_refused = False
         self.message: Message | None = None
+
+    def lose(self) -> None:
+        """Record that an attempt was lost, and that the client resends."""
+        for call in self.calls:
+            call.lose(redis.exceptions.ConnectionError("an earlier attempt"))
 
 
 class Network:
@@ -168,9 +174,10 @@ class Network:
             self.strays[message.name] = message
 
     def copy(self, exchange: Exchange) -> None:
-        """Leave a copy of a message in the network."""
+        """Leave an earlier attempt to send a message in the network."""
         message = exchange.message
         if message is not None and f"{message.name}c" not in self.strays:
+            exchange.lose()
             self.strays[f"{message.name}c"] = message.copied(f"{message.name}c")
 
     def answer(self, exchange: Exchange) -> None:
@@ -191,6 +198,7 @@ class Network:
         if exchange.message is not None and late:
             self.leave(exchange.message)
         if exchange.sendings <= exchange.retries:
+            exchange.lose()
             self.send(exchange, clock)
             return
         del self.exchanges[exchange.ref]

@@ -25,12 +25,14 @@ class Setup:
     """The options of a process, and of each of its filter objects.
 
     :ivar retries: how often the client library retries a command.
+    :ivar is_cluster: the process uses a cluster client.
     """
 
     name: str
     objects: tuple[tuple[tuple[str, Any], ...], ...]
     retries: int = 0
     is_async: bool = False
+    is_cluster: bool = False
 
 
 class Owner:
@@ -135,8 +137,8 @@ class Process:
     :ivar unseen: the arguments of its fork's hooks, if those were not called.
     """
 
-    def __init__(self, name: str, pid: int, *, retries: int) -> None:
-        self.name, self.pid, self.retries = name, pid, retries
+    def __init__(self, name: str, pid: int, *, retries: int, is_cluster: bool) -> None:
+        self.name, self.pid, self.retries, self.is_cluster = name, pid, retries, is_cluster
         self.owners: dict[str, Owner] = {}
         self.loop: Any = None
         self.unseen: Any = None

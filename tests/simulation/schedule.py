@@ -43,7 +43,7 @@ def _setup(rng: random.Random, kind: Kind, name: str) -> Setup:
         tuple((option, rng.choice(values)) for option, values in kind.variants.items())
         for _ in range(rng.choice((1, 1, 2)))
     )
-    return Setup(name, objects, rng.choice((0, 0, 1, 3, 10)), rng.random() < 0.4)
+    return Setup(name, objects, rng.choice((0, 0, 1, 3, 10)), rng.random() < 0.4, rng.random() < 0.3)
 
 
 class Draws(ABC, Generic[W]):

@@ -10,16 +10,18 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
+from bloomredis.protocol import cluster
 from bloomredis.protocol.steps import Call as Asked
-from bloomredis.protocol.steps import Compute, Here, Sleep, joined, parted
+from bloomredis.protocol.steps import Compute, Here, Part, Sleep, joined, parted
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
 from tests.simulation.forking import after_fork
 from tests.simulation.history import state_of
-from tests.simulation.loop import Client, Loop
+from tests.simulation.loop import Client, ClusterClient, Loop
 from tests.simulation.network import (
     KNOWN_SCRIPTS,
     Exchange,
@@ -33,6 +35,12 @@ from tests.simulation.network import (
 )
 from tests.simulation.processes import Call, Owner, Process, Setup, grouped
 from tests.simulation.server import Server
+
+LOCAL: Final = (
+    *(Sleep, cluster.NodeToWrite, cluster.NodeToRead, cluster.NodeAt),
+    *(cluster.RefreshSlot, cluster.RefreshMap),
+)
+"""Acts of a cluster client that need no server here."""
 
 
 class Stage(ABC):
@@ -119,7 +127,7 @@ class Stage(ABC):
 
     def begin_process(self, setup: Setup) -> None:
         """Start a process with new filter objects."""
-        process = Process(setup.name, self.new_pid(), retries=setup.retries)
+        process = Process(setup.name, self.new_pid(), retries=setup.retries, is_cluster=setup.is_cluster)
         self.enter(process)
         if setup.is_async:
             process.loop = Loop(self.environment.monotonic, self.pass_time)  # type: ignore[abstract]  # the rest is not used
@@ -140,7 +148,13 @@ class Stage(ABC):
 
     def client(self, owner: Owner) -> Client:
         """Return an asyncio client of the server, or of all nodes."""
-        return Client(owner.process.loop, partial(self._post, owner))
+        send = partial(self._post, owner)
+        if owner.process.is_cluster:
+            return ClusterClient(owner.process.loop, send, self._place)
+        return Client(owner.process.loop, send)
+
+    def _place(self, key: Part) -> int:
+        return node_of(key if isinstance(key, bytes) else str(key).encode(), len(self.servers))
 
     def adopt(self, owner: Owner) -> None:
         """Register a filter object for calls."""
@@ -169,6 +183,9 @@ class Stage(ABC):
         if isinstance(step, Here):
             call.answer(self._here(step))
             return
+        if call.owner.process.is_cluster:
+            self._deliver(call, step)
+            return
         groups = grouped(step, len(self.servers))
         is_one = isinstance(step, Asked)
         answers: list[Any] = [None] * sum(len(own) for _, own, _ in groups)
@@ -194,8 +211,66 @@ class Stage(ABC):
         for group, (place, _, calls) in enumerate(groups):
             single, then = len(calls) == 1 and calls[0].is_single, partial(take, group)
             ref = f"{call.ref}@{group}" if len(self.servers) > 1 else call.ref
-            exchange = Exchange(ref, call.owner, joined(calls), call.requests, is_single=single, place=place)
+            exchange = Exchange(
+                *(ref, call.owner, joined(calls), call.requests),
+                is_single=single,
+                place=place,
+                calls=calls,
+            )
             exchange.answer = exchange.fail = then
+            self.network.send(exchange, self.server.data.now)
+
+    def _deliver(self, call: Call, step: Any) -> None:
+        """Send an operation's commands by the cluster client's acts."""
+        acts: Any = cluster.make(self, step) if isinstance(step, Asked) else cluster.run(self, step.calls)
+
+        def go_on(on: Callable[[], Any]) -> None:
+            try:
+                act = on()
+                while isinstance(act, LOCAL):
+                    act = acts.send(self._look_up(act))
+            except StopIteration as end:
+                call.answer(end.value)
+            except Exception as error:
+                call.fail(error)
+            else:
+                self._send_to_nodes(call, act, acts, go_on)
+
+        go_on(partial(next, acts))
+
+    def _look_up(self, act: Any) -> Any:
+        """Perform an act that needs no server; the map of slots never changes."""
+        if isinstance(act, Sleep):
+            self.pass_time(act.seconds)
+        return (
+            SimpleNamespace(name=str(self._place(act.key))) if isinstance(act, cluster.NodeToWrite) else None
+        )
+
+    def _send_to_nodes(
+        self, call: Call, act: Any, acts: Any, go_on: Callable[[Callable[[], Any]], None]
+    ) -> None:
+        """Send commands to one node, or to several at once; then go on with the acts."""
+        sends = act.sends if isinstance(act, cluster.SendAll) else [act]
+        answers: list[Any] = [None] * len(sends)
+        waiting = set(range(len(sends)))
+
+        def take(i: int, answer: Any) -> None:
+            answers[i] = answer
+            waiting.discard(i)
+            if waiting:
+                return
+            if isinstance(act, cluster.SendAll):
+                go_on(partial(acts.send, answers))
+            else:
+                go_on(partial(acts.throw if isinstance(answer, Exception) else acts.send, answer))
+
+        for i, send in enumerate(sends):
+            exchange = Exchange(
+                *(f"{call.ref}@{i}", call.owner, send.commands, call.requests),
+                is_single=False,
+                place=int(send.node.name),
+            )
+            exchange.answer = exchange.fail = partial(take, i)
             self.network.send(exchange, self.server.data.now)
 
     def _here(self, step: Here) -> Any:

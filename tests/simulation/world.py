@@ -65,7 +65,7 @@ class World(Stage):
         given = self.kind.options | dict(self.scenario.options) | options
         if owner.process.loop is None:
             operations = self.kind.operations(KEY, **given)
-            operations.read_at_once(True)
+            operations.read_at_once(not owner.process.is_cluster)
             return operations
         return self.kind.asynchronous(self.client(owner), KEY, **given)
 

@@ -14,7 +14,7 @@ from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRe
 from bloomredis.operations.claims.state import ClaimOptions
 from bloomredis.operations.items import local_cache, membership, outcomes
 from bloomredis.operations.items.local_cache import CachedMembership
-from bloomredis.protocol import judging, scripts
+from bloomredis.protocol import cluster, judging, scripts
 from bloomredis.protocol.judging import Verdict
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.pending import PendingCalls
@@ -66,6 +66,16 @@ def _a_refusal_proves_that_nothing_was_done(patch: Patch) -> None:
         return Verdict.REFUSED if isinstance(outcome, ServerRefusedError) else judging.judge(call, outcome)
 
     patch(membership, "judge", judge)
+
+
+def _the_last_error_judges(patch: Patch) -> None:
+    """A call is judged by its last error: no connection after a lost reply counts as never sent."""
+    patch(Call, "lose", lambda *_: None)
+
+
+def _a_cluster_raises_the_last_error(patch: Patch) -> None:
+    """The same between the attempts of a cluster client only."""
+    patch(cluster, "judge", lambda *_: None)
 
 
 def _answers_are_not_kept(patch: Patch) -> None:
@@ -252,6 +262,8 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "receipts-of-others": _receipts_answer_other_calls,
     "lanes-not-bound": _sessions_are_not_bound,
     "refusal-proves": _a_refusal_proves_that_nothing_was_done,
+    "last-error-judges": _the_last_error_judges,
+    "last-attempt-of-cluster-judges": _a_cluster_raises_the_last_error,
     "answers-not-kept": _answers_are_not_kept,
     "batches-not-kept": _only_batches_keep_nothing,
     "generations-ignored": _pending_answers_survive_the_filter,

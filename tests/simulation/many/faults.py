@@ -62,7 +62,8 @@ def _away(world: Stage, rng: random.Random) -> Action | None:
 
 
 _AS_ALWAYS: Final = (
-    *("lost_reply", "lost_request", "late_copy", "double_copy", "refusal", "script_flush"),
+    *("lost_reply", "lost_request", "late_copy", "double_copy", "refusal", "no_connection"),
+    "script_flush",
     *("cancel", "interrupt", "kill", "fork"),
 )
 FAULTS: Final[dict[str, tuple[float, Draw]]] = {

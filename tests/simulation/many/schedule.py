@@ -37,7 +37,7 @@ def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
 
 def _setup(rng: random.Random, name: str) -> Setup:
     objects: tuple[tuple[tuple[str, object], ...], ...] = ((),) * rng.choice((1, 1, 2))
-    return Setup(name, objects, rng.choice((0, 0, 1, 3)), rng.random() < 0.3)
+    return Setup(name, objects, rng.choice((0, 0, 1, 3)), rng.random() < 0.3, rng.random() < 0.3)
 
 
 class Drawing(Draws[ManyWorld]):

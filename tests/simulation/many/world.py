@@ -81,7 +81,7 @@ class ManyWorld(Stage):
         if owner.process.loop is not None:
             return self.kind.asynchronous(self.client(owner), KEY, **given)
         operations = self.kind.operations(KEY, **given)
-        operations.read_at_once(len(self.servers) == 1)
+        operations.read_at_once(len(self.servers) == 1 and not owner.process.is_cluster)
         return operations
 
     def notice(self, why: str) -> None:
