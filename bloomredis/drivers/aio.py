@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport, send_call, send_calls
+from bloomredis.errors import BloomError
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task
 from bloomredis.protocol.steps import Call
@@ -132,13 +134,23 @@ async def _here(step: steps.Here) -> object:
     if isinstance(step, steps.Sleep):
         await asyncio.sleep(step.seconds)
         return None
-    loop = asyncio.get_running_loop()
     if isinstance(step, steps.Compute):
-        return await loop.run_in_executor(None, step.function)
+        return await _in_thread(step.function)
     batch = await anext(step.source, None)
     if batch and step.take:
-        await loop.run_in_executor(None, step.take, batch)
+        await _in_thread(partial(step.take, batch))
     return batch
+
+
+def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Begin a computation in a thread of the loop's executor."""
+    try:
+        return asyncio.get_running_loop().run_in_executor(None, function)
+    except RuntimeError as error:
+        raise BloomError(
+            f"the event loop runs nothing in threads any more ({error}), which load, save, restore, copy and "
+            "merge need: call them before loop.shutdown_default_executor(), or in another loop"
+        ) from error
 
 
 async def _at_once(calls: Sequence[Awaitable[T]]) -> list[T | Exception]:
@@ -151,10 +163,18 @@ async def _at_once(calls: Sequence[Awaitable[T]]) -> list[T | Exception]:
             return [error]
     answers: list[T | Exception] = []
     for answer in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(answer, BaseException) and not isinstance(answer, Exception):
-            raise answer  # one of the calls was cancelled
-        answers.append(answer)
+        if isinstance(answer, asyncio.CancelledError):  # of that task alone: the caller goes on
+            answers.append(_cancelled())
+        elif isinstance(answer, BaseException) and not isinstance(answer, Exception):
+            raise answer
+        else:
+            answers.append(answer)
     return answers
+
+
+def _cancelled() -> ConnectionError:
+    """Return the error of a call whose reply is lost because a task of this module was cancelled."""
+    return ConnectionError("the task that waited for the reply was cancelled")
 
 
 async def _act(client: Any, act: cluster.Act) -> object:
@@ -182,7 +202,8 @@ async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
     # When a slot has moved, all tasks that use the filter are redirected at once.  One of them asks for all:
     # a client that is redirected often closes its connections, including those of other tasks.
     in_flight = _refreshing.setdefault(client, {})
-    if act.key not in in_flight:
+    asking = in_flight.get(act.key)
+    if asking is None or asking.get_loop().is_closed():
         probe = cluster.probe(client, act)
         if probe is None:
             return
@@ -193,7 +214,10 @@ async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
             _ = done.cancelled() or done.exception()  # or asyncio logs an error that nobody awaits
 
         asking.add_done_callback(forget)
-    await asyncio.shield(in_flight[act.key])
+    await asyncio.wait([asking])  # a caller that is cancelled cancels nothing
+    if asking.cancelled():
+        raise _cancelled()
+    asking.result()
 
 
 async def _send_to_node(act: cluster.Send) -> list[steps.Reply]:

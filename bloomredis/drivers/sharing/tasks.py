@@ -7,6 +7,7 @@ import os
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar, overload
 
 from bloomredis.drivers.aio import drive, execute_step
@@ -51,7 +52,8 @@ class Tasks:
     ) -> None:
         self._name, self._client, self._together, self._run = name, client, together, run
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._open: set[Coroutine[Any, Any, object]] = set()  # calls in flight
+        self._open: set[Coroutine[Any, Any, object]] = set()  # calls in flight alone
+        self._tasks: set[asyncio.Task[list[Any]]] = set()  # of the batches in flight
         self._answered: list[Batch[Waiting]] = []  # batches whose woken callers may not have run yet
         self._left: list[Batch[Waiting]] = []  # the same for a loop that was closed: they never will
 
@@ -111,13 +113,14 @@ class Tasks:
                 f"the filter {self._name!r} is in use in another event loop; "
                 "make a client in this one and use filter.with_client(client)"
             )
-        for call in [*self._open]:  # closing a call of a closed loop makes its items pending
+        # Closing a call of a closed loop makes its items pending.
+        for call in (*self._open, *(task.get_coro() for task in self._tasks)):
             with suppress(Exception):
                 call.close()
-        self._loop, self._open, self._left, self._answered = loop, set(), self._answered, []
+        self._loop, self._open, self._tasks = loop, set(), set()
+        self._left, self._answered = self._answered, []
         self._queue = Batcher[Waiting](asyncio.Future.done, BATCHES, FEWEST_ITEMS)
         self._is_scheduled = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def _go_alone(self, asked: Asked, call: Coroutine[Any, Any, object]) -> object:
         queue = self._queue
@@ -131,23 +134,16 @@ class Tasks:
             if queue.asked and queue is self._queue:  # else another loop has replaced the queue
                 self._schedule()
 
-    async def _run_batch(self, batch: Batch[Waiting]) -> None:
-        answers: BatchOutcome = OutcomeUnknownError(
-            "the task that sent this call together with others ended early; "
-            "a second call on the same object answers as this one would have"
-        )
-        queue, call = self._queue, self._run(self._client, self._together(batch.items, batch.items))
-        self._open.add(call)
-        try:
-            answers = await call
-        except Exception as error:
-            answers = error
-        finally:  # includes a cancellation
-            self._open.discard(call)
-            queue.end(batch.own)
-            if not batch.callers[0].get_loop().is_closed():
-                self._deliver(batch, answers)
-                self._schedule()  # callers woken now may queue their next calls before the next batch leaves
+    def _end(self, batch: Batch[Waiting], task: asyncio.Task[list[Any]]) -> None:
+        """Deliver the outcome of a batch's task, even of one that was cancelled before it began."""
+        self._tasks.discard(task)
+        self._queue.end(batch.own)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            self._deliver(batch, task.result())
+        else:
+            self._deliver(batch, error if isinstance(error, Exception) else _ended_early())
+        self._schedule()  # callers woken now may queue their next calls before the next batch leaves
 
     def _deliver(self, batch: Batch[Waiting], answers: BatchOutcome) -> None:
         self._answered.append(batch)
@@ -173,9 +169,18 @@ class Tasks:
         if self._queue.asked:
             del self._answered[:answered]  # their callers have run by now
         while batch := self._queue.depart():
-            task = get_running_loop().create_task(self._run_batch(batch))
+            call = self._run(self._client, self._together(batch.items, batch.items))
+            task = get_running_loop().create_task(call)
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._end, batch))
+
+
+def _ended_early() -> OutcomeUnknownError:
+    """Return the error for the callers of a batch whose task was cancelled."""
+    return OutcomeUnknownError(
+        "the task that sent this call together with others ended early; "
+        "a second call on the same object answers as this one would have"
+    )
 
 
 def sharing_calls(name: str, client: AsyncTransport) -> CallSharing[Tasks, Awaitable[object]]:

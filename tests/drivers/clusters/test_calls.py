@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
+import redis.asyncio.cluster
 from mmh3 import hash_bytes
 
 import bloomredis.asyncio
@@ -22,6 +24,8 @@ from bloomredis import (
 from bloomredis.protocol import cluster
 from tests.support.cluster_clients import SMALL
 from tests.support.clusters import Cluster
+from tests.support.own_tasks import own_tasks_cancelled
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 NAMES = ["seen", "tag{ged}", "{ged}"]
@@ -123,6 +127,32 @@ def test_a_pipeline(cluster_client: Any) -> None:
         for i in range(100):
             filters[i % 2].queue_add(pipe, f"{round_}-{i // 4}")
         assert pipe.execute() == [1, 1, 0, 0] * 25
+
+
+@for_each("after", range(4))
+def test_a_slot_whose_refresh_is_cancelled(nodes: Cluster, after: int) -> None:
+    """Tasks that are redirected share a task of the library, which asks for the slot; none is cancelled."""
+
+    async def add(f: Any, item: str) -> bool:
+        while True:
+            with suppress(OutcomeUnknownError):
+                return bool(await f.add(item))
+
+    async def main() -> None:
+        async with redis.asyncio.RedisCluster(**nodes.at) as client:
+            f = bloomredis.asyncio.BloomFilter(client, f"seen {after}", **SMALL)
+            await f.add("warm")
+            slots = client.nodes_manager.slots_cache
+            slot = client.keyslot(f"seen {after}")
+            wrong = next(own for own in slots.values() if own[0] is not slots[slot][0])
+            with own_tasks_cancelled(after, every=2, code=redis.asyncio.cluster.__file__) as cancelled:
+                for round_ in range(2):
+                    slots[slot] = wrong
+                    told = await asyncio.gather(*(add(f, f"{round_}:{i}") for i in range(5)))
+                    assert told == [True] * 5
+            assert cancelled
+
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_the_asyncio_client(nodes: Cluster) -> None:
