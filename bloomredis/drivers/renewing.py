@@ -75,7 +75,8 @@ class _Schedule:
 
     def _put(self, pause: float, claim: weakref.ref[object], state: ClaimState, seen: Any) -> None:
         if len(self._waiting) >= self._most:  # ended claims would stay until they are due
-            self._waiting = [each for each in self._waiting if each.is_wanted]
+            waiting, self._waiting = self._waiting, []  # a finaliser may add a renewal meanwhile
+            self._waiting += [each for each in waiting if each.is_wanted]
             heapq.heapify(self._waiting)
             self._most = max(_FEW, 2 * len(self._waiting))
         due = clock.now() + pause
@@ -123,8 +124,9 @@ class _ThreadRenewals:
         with self._changed:
             self._schedule.add(claim, state, seen)
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="bloomredis-renewals", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="bloomredis-renewals", daemon=True)
+                self._thread = thread
+                thread.start()
             self._changed.notify()
 
     def _work(self) -> None:
@@ -164,7 +166,10 @@ def _pause(state: ClaimState, failure: Exception | None = None) -> float:
 
 
 class _Threads:
-    """The renewals of this process, by client: a server that does not reply delays only its own claims."""
+    """The renewals of this process, by client: a server that does not reply delays only its own claims.
+
+    It needs no lock, so a finaliser or a signal handler may use it anywhere.
+    """
 
     def __init__(self) -> None:
         self.after_fork()
@@ -172,14 +177,12 @@ class _Threads:
     def after_fork(self) -> None:
         """Begin without renewals."""
         self._by_client: weakref.WeakKeyDictionary[object, _ThreadRenewals] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
         register_after_fork(self)
 
     def of(self, client: object, server: int) -> _ThreadRenewals:
         """Return the renewals over a client, or over that one of a list."""
         own = client[server] if isinstance(client, list | tuple) else client
-        with self._lock:
-            return self._by_client.setdefault(own, _ThreadRenewals())
+        return self._by_client.get(own) or self._by_client.setdefault(own, _ThreadRenewals())
 
 
 _threads: Final = _Threads()

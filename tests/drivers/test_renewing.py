@@ -23,8 +23,9 @@ from bloomredis import BloomFilter, ClaimLostError, Skipped
 from bloomredis.drivers import renewing
 from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
-from tests.support.background import Child
+from tests.support.background import Child, outcome, started
 from tests.support.clock import Clock
+from tests.support.lines import at_line
 from tests.support.proxy import passed, proxied, refused
 from tests.support.servers import Server, running
 from tests.support.several import aio_on_servers, on_servers
@@ -236,6 +237,41 @@ def test_renewals_go_on_after_a_cancelled_one(
             assert claim
 
     asyncio.run(main())
+
+
+@for_each(
+    "where",
+    [
+        renewing.renew_in_thread,
+        renewing._Threads.of,
+        renewing._ThreadRenewals.after_fork,
+        renewing._ThreadRenewals.add,
+        renewing._Renewal.is_wanted.fget,  # type: ignore[attr-defined]  # a property
+    ],
+)
+@for_each("earlier", [0, 2])
+def test_a_claim_while_another_claim_begins(
+    any_client: redis.Redis, where: Callable[..., Any], earlier: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finaliser or a signal handler may claim anywhere, in the same thread: both claims are renewed."""
+    monkeypatch.setattr(renewing, "_FEW", 2)  # a third claim removes the renewals of ended claims
+    f = make(any_client)
+    for number in range(40):
+        monkeypatch.setattr(renewing, "_threads", renewing._Threads())
+        claims = [f.claim(f"{number}:{i}", 36_000, renew=True) for i in range(earlier)]
+
+        def claim_twice(number: int = number, claims: list[Any] = claims) -> int:
+            with at_line(where, number, lambda: claims.append(f.claim("inner", 36_000, renew=True))) as lines:
+                claims.append(f.claim(f"{number}", 36_000, renew=True))
+            return len(lines)
+
+        lines = outcome(started(claim_twice))
+        assert isinstance(lines, int), lines
+        assert waiting(any_client) == len(claims)
+        any_client.delete(*any_client.keys("*claim*"))
+        if lines <= number:
+            return
+    pytest.fail("it has more lines than were tried")
 
 
 def test_claims_of_a_closed_loop_are_not_kept(any_server: Server) -> None:
