@@ -25,7 +25,9 @@ from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
 from tests.support.background import Child, outcome, started
 from tests.support.clock import Clock
+from tests.support.holes import HOLES
 from tests.support.lines import at_line
+from tests.support.own_tasks import own_tasks_cancelled
 from tests.support.proxy import passed, proxied, refused
 from tests.support.servers import Server, running
 from tests.support.several import aio_on_servers, on_servers
@@ -237,6 +239,28 @@ def test_renewals_go_on_after_a_cancelled_one(
             assert claim
 
     asyncio.run(main())
+
+
+def test_a_renewal_that_is_cancelled_before_it_begins_has_a_next(
+    any_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the hole open the claim is never renewed again, so the test above would fail."""
+
+    async def left(item: str) -> int:
+        async with made(any_server) as f, f.claim(item, 36_000, renew=True):
+            renewals = renewing._loops[asyncio.get_running_loop()]
+            schedule = renewals._schedule
+            with own_tasks_cancelled(0) as cancelled:
+                (first,) = schedule._waiting
+                schedule._waiting[:] = [first._replace(due=0.0)]
+                renewals._begin()
+                await until(lambda: cancelled and cancelled[0].done())
+                await asyncio.sleep(0)
+            return len(schedule._waiting)
+
+    assert asyncio.run(left("a")) == 1
+    HOLES["renewals-end-in-tasks"](monkeypatch.setattr)
+    assert asyncio.run(left("b")) == 0
 
 
 @for_each(

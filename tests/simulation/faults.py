@@ -150,6 +150,15 @@ def cancel(world: Stage, ref: str) -> None:
         world.ended(call, None, GeneratorExit())
 
 
+def cancel_task(world: Stage, name: str, turns: int | None) -> None:
+    """Cancel a task that the library has made in a process, or will make next, as `Loop.cancel_own` does."""
+    process = world.processes.get(name)
+    if process is not None and process.loop is not None:
+        world.enter(process)
+        process.loop.cancel_own(turns)
+        process.loop.run()
+
+
 def interrupt(world: Stage, ref: str) -> None:
     """Raise an unknown exception where a thread waits for its reply."""
     call = world.calls.get(ref)
@@ -265,6 +274,11 @@ def late(world: Stage, rng: random.Random) -> Action | None:
     return Action("stray", (rng.choice(strays),)) if strays else None
 
 
+def _cancel_task(world: Stage, rng: random.Random) -> Action | None:
+    names = [name for name, each in world.processes.items() if each.loop is not None]
+    return Action("cancel_task", (rng.choice(names), rng.choice((None, 0, 0, 1, 2, 4)))) if names else None
+
+
 def _kill(world: Stage, rng: random.Random) -> Action | None:
     return Action("kill", (rng.choice(world.scenario.processes).name,))
 
@@ -305,6 +319,7 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "deny": (0.3, _deny),
     "replicas": (0.3, _of("replicas", (0, 1, 2))),
     "cancel": (0.8, _on_call("cancel")),
+    "cancel_task": (0.8, _cancel_task),
     "interrupt": (0.4, _on_call("interrupt")),
     "kill": (0.2, _kill),
     "fork": (0.3, _copy("fork", (False, True))),
@@ -330,7 +345,7 @@ ACTIONS.update(
                 deny,
                 replicas,
             ),
-            *(cancel, interrupt, kill, fork, clone),
+            *(cancel, cancel_task, interrupt, kill, fork, clone),
         )
     }
 )

@@ -76,6 +76,7 @@ WITH: Final = {
     "names-not-own": {"clone"},
     "final-forgotten": {"slow", "lost_reply"},
     "looks-not-compared": {"slow"},
+    "batches-end-in-tasks": {"cancel_task"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
 """The faults for each hole; all calls are made."""

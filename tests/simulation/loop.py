@@ -12,13 +12,18 @@ Send = Callable[[list[Any], "asyncio.Future[Any]", bool], None]
 
 
 class Loop(asyncio.AbstractEventLoop):
-    """Runs callbacks in the order of their requests, until none is left."""
+    """Runs callbacks in the order of their requests, until none is left.
+
+    A task of `start` is a caller; the library makes the others.
+    """
 
     def __init__(self, clock: Callable[[], float], pass_time: Callable[[float], None]) -> None:
         self._ready: deque[asyncio.Handle] = deque()
         self._clock, self._pass_time = clock, pass_time
         self._errors: list[BaseException] = []
         self._tasks: list[asyncio.Task[Any]] = []
+        self._own: list[asyncio.Task[Any]] = []  # of the library
+        self._doomed: int | None = None  # the turns until the library's next task is cancelled
 
     def call_soon(  # type: ignore[override]  # as in the standard library, but for its type variables
         self, callback: Any, *args: Any, context: Any = None
@@ -41,9 +46,31 @@ class Loop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, **_: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self)
+        task = self._new_task(coro)
+        self._own.append(task)
+        if self._doomed is not None:
+            turns, self._doomed = self._doomed, None
+            self._cancel(task, turns)
+        return task
+
+    def _new_task(self, coroutine: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=self)
         self._tasks.append(task)
         return task
+
+    def _cancel(self, task: asyncio.Task[Any], turns: int) -> None:
+        if turns:
+            self.call_soon(self._cancel, task, turns - 1)
+        else:
+            task.cancel()
+
+    def cancel_own(self, turns: int | None) -> None:
+        """Cancel the library's next task after some turns, 0 for none; None: all its tasks in flight."""
+        if turns is not None:
+            self._doomed = turns
+        else:
+            for task in self._own:
+                task.cancel()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if error := context.get("exception"):
@@ -72,6 +99,7 @@ class Loop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(None)
         self._tasks = [task for task in self._tasks if not task.done()]
+        self._own = [task for task in self._own if not task.done()]
         if self._errors:
             raise self._errors.pop()
 
@@ -100,7 +128,7 @@ class Loop(asyncio.AbstractEventLoop):
             else:
                 ended(task.result(), None)
 
-        task = self.create_task(coroutine)
+        task = self._new_task(coroutine)
         task.add_done_callback(done)
         return task
 

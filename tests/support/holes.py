@@ -5,11 +5,15 @@ Each removes one safeguard from the library; `patch` replaces an attribute like 
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+from weakref import WeakSet
 
+from bloomredis.drivers import renewing
+from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.claims.state import ClaimOptions
 from bloomredis.operations.items import local_cache, membership, outcomes
@@ -256,6 +260,46 @@ def _looks_are_not_compared(patch: Patch) -> None:
     patch(Versioned, "_watched", watched)
 
 
+def _begun(patch: Patch, thing: Any, name: str) -> WeakSet[Any]:
+    """Return the tasks that have begun to run a coroutine function."""
+    run, tasks = getattr(thing, name), WeakSet[Any]()
+
+    async def begin(*arguments: Any) -> Any:
+        tasks.add(asyncio.current_task())
+        return await run(*arguments)
+
+    patch(thing, name, begin)
+    return tasks
+
+
+def _batches_end_in_their_tasks(patch: Patch) -> None:
+    """A batch whose task is cancelled before it begins stays in flight."""
+    init, end = Tasks.__init__, Tasks._end
+    begun: list[WeakSet[Any]] = []
+
+    def made(self: Tasks, *arguments: Any) -> None:
+        init(self, *arguments)
+        begun.append(_begun(setattr, self, "_run"))
+
+    def ended(self: Tasks, batch: Any, task: asyncio.Task[Any]) -> None:
+        if any(task in each for each in begun):
+            end(self, batch, task)
+
+    patch(Tasks, "__init__", made)
+    patch(Tasks, "_end", ended)
+
+
+def _renewals_end_in_their_tasks(patch: Patch) -> None:
+    """A renewal whose task is cancelled before it begins is the claim's last."""
+    add_next, begun = renewing._LoopRenewals._add_next, _begun(patch, renewing, "_made_in_task")
+
+    def added(self: Any, renewals: Any, task: asyncio.Task[Any]) -> None:
+        if task in begun:
+            add_next(self, renewals, task)
+
+    patch(renewing._LoopRenewals, "_add_next", added)
+
+
 HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "lanes-survive-fork": _sessions_survive_a_fork,
     "debts-survive-fork": _debts_survive_a_fork,
@@ -278,6 +322,8 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "names-not-own": _clones_share_names,
     "final-forgotten": _what_cannot_be_known_is_forgotten,
     "looks-not-compared": _looks_are_not_compared,
+    "batches-end-in-tasks": _batches_end_in_their_tasks,
+    "renewals-end-in-tasks": _renewals_end_in_their_tasks,
     **HOLES_OF_MANY,
 }
 
