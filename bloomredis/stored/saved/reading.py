@@ -44,10 +44,7 @@ class StoredParts:
         except Refusal as refusal:
             if refusal.word not in _GONE:
                 raise
-            raise FilterLostError(
-                f"{self.name!r} was cleared, deleted or lost while it was read, and nothing was "
-                "written: begin again"
-            ) from None
+            raise _lost(self.name) from None
 
 
 def runs(part: Part) -> Iterator[range]:
@@ -95,16 +92,9 @@ def _of_layers(stored: StoredLayers) -> Op[StoredParts]:
     if not left:
         raise FilterNotFoundError(f"{stored.name!r} has forgotten all its items, so nothing can be saved")
     newest = found[keys[left[0]]]
-    saved = Saved(
-        record.forgetting(len(left)).pack(),
-        tuple(Part(number, found[keys[number]].header) for number in left),
-        _milliseconds(newest),
-    )
-    try:
-        saved.check()
-    except ValueError as error:  # the filter was emptied meanwhile
-        raise FilterLostError(f"{stored.name!r} was replaced while it was read: {error}") from None
-    return StoredParts(stored.name, saved, {number: keys[number] for number in left})
+    parts = tuple(Part(number, found[keys[number]].header) for number in left)
+    saved = Saved(record.forgetting(len(left)).pack(), parts, _milliseconds(newest))
+    return _checked(stored.name, saved, {number: keys[number] for number in left})
 
 
 def _of_shards(stored: StoredShards) -> Op[StoredParts]:
@@ -114,8 +104,22 @@ def _of_shards(stored: StoredShards) -> Op[StoredParts]:
     parts = tuple(Part(number, each.header) for number, each in written.items())
     record = found.record.settled({part.number: part.header.created_at for part in parts})
     ttl = 0 if found.ttl < 0 else max(1, found.ttl)
-    return StoredParts(
-        stored.name, Saved(record.pack(), parts, ttl), {number: each.key for number, each in written.items()}
+    saved = Saved(record.pack(), parts, ttl)
+    return _checked(stored.name, saved, {number: each.key for number, each in written.items()})
+
+
+def _checked(name: str, saved: Saved, keys: Mapping[int, bytes]) -> StoredParts:
+    """Return the parts; raise `FilterLostError` if the filter was emptied after its record was read."""
+    try:
+        saved.check()
+    except ValueError:
+        raise _lost(name) from None
+    return StoredParts(name, saved, keys)
+
+
+def _lost(name: str) -> FilterLostError:
+    return FilterLostError(
+        f"{name!r} was cleared, deleted or lost while it was read, and nothing was written: begin again"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import threading
 from collections import Counter
@@ -373,3 +374,29 @@ def test_a_filter_that_is_cleared_while_it_is_made(proxy: Proxy, server: Server)
 
 def _number(item: str) -> int:
     return shard_record.plan_record(10_000, 1e-6).number(item.encode())
+
+
+@for_each("verb", ["save", "copy"])
+def test_a_filter_that_is_cleared_between_record_and_shards_is_not_saved(
+    any_proxy: Proxy, any_client: redis.Redis, bloom: Any, verb: str
+) -> None:
+    """The file would have the record of one filter and the shards of another, and could not be restored."""
+    client = any_proxy.client()
+    f = bloom(client, "seen", kind="ShardedBloomFilter", on_lost="recreate", **OPTIONS)
+    f.add_many(ITEMS)
+    other = ShardedBloomFilter(any_client, "seen", **OPTIONS)
+
+    def replace() -> None:
+        other.clear()
+        other.add_many(NEW)
+
+    any_proxy.plan("reserve_record", once_executed(replace, passed))
+    file = io.BytesIO()
+    with pytest.raises(FilterLostError, match="begin again"):
+        f.save(file) if verb == "save" else bloom.copy(f, client, "copy")
+    assert file.getvalue() == b""
+    assert not any_client.exists("copy")
+    f.save(file)
+    file.seek(0)
+    restored = bloom.restore(client, "restored", file, "ShardedBloomFilter")
+    assert restored.contains_many(NEW) == [True] * len(NEW)
