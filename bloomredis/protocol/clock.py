@@ -1,11 +1,16 @@
-"""The clock that receipts, leases and temporary copies expire by, and the pauses between attempts."""
+"""The clock that receipts, leases and temporary copies expire by; pauses between attempts and rounds."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
+
+from bloomredis.errors import FilterLostError
+from bloomredis.protocol.steps import Op, Sleep
 
 now: Final[Callable[[], float]] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
@@ -23,3 +28,34 @@ def pauses(most: float = 0.25) -> Iterator[float]:
     while True:
         yield pause
         pause = min(most, pause * 2)
+
+
+_LONGEST: Final = 0.1
+MOST_ROUNDS: Final = 16
+"""The limit of rounds in a row without progress; their pauses last about a second."""
+
+
+class Rounds(NamedTuple):
+    """The rounds of a call without progress; each ends when the stored filter is not the expected one."""
+
+    pauses: Iterator[float]
+    progress: int
+
+
+def next_round(rounds: Rounds | None, name: str, progress: int = 0) -> Op[Rounds]:
+    """Begin another round of a call, after a pause; raise `FilterLostError` after `MOST_ROUNDS`.
+
+    :param rounds: the answer for the last round; None for the first.
+    :param progress: a number that changes when the call gets further; then the rounds count from the start.
+    """
+    if rounds is None or rounds.progress != progress:
+        return Rounds(islice(pauses(_LONGEST), MOST_ROUNDS), progress)
+    for pause in rounds.pauses:
+        if pause:
+            yield Sleep(pause * (256 + os.urandom(1)[0]) / 512)  # clients that collide draw apart
+        return rounds
+    raise FilterLostError(
+        f"{name!r} was lost or replaced {MOST_ROUNDS} times in a row during one call: the server evicts it "
+        "as soon as it is made (maxmemory is too small for it), its ttl ends before it is made, or other "
+        "clients clear it all the time"
+    )

@@ -8,7 +8,6 @@ item's bits and deletes the claim, or does neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from itertools import takewhile
 from typing import Final, TypeVar
 
@@ -21,6 +20,7 @@ from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimSt
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.calls import call
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Sessions, give_back
@@ -72,14 +72,16 @@ class Claims:
         self, encoded: bytes, item: object, options: ClaimOptions, make: Callable[[ClaimState], C]
     ) -> Op[C]:
         """Claim an item; return `make(state)`."""
+        rounds = None
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
             packed = handle.layout.pack_one(encoded)
             try:
                 (state,) = yield from self._claim(handle, (encoded,), (item,), packed, options)
             except LayoutChanged:
-                continue
-            return make(state)
+                rounds = yield from next_round(rounds, self._stored.name)
+            else:
+                return make(state)
 
     def claim_many(
         self,
@@ -109,12 +111,15 @@ class Claims:
         claims: list[ClaimState],
     ) -> Op[None]:
         """Claim different items, and append the claims."""
+        rounds = None
         while len(claims) < len(items):
             handle = yield from self._stored.acquire()
             run = slice(len(claims), len(claims) + min(MOST_CLAIMS, handle.items))
             packed = handle.layout.pack(encoded[run])
-            with suppress(LayoutChanged):
+            try:
                 claims += yield from self._claim(handle, encoded[run], items[run], packed, options)
+            except LayoutChanged:
+                rounds = yield from next_round(rounds, self._stored.name, len(claims))
 
     def _claim(
         self,
@@ -173,12 +178,13 @@ class Claims:
         if state.session is None:  # a pending commit may be retried whatever the state is by now
             self._check(state)
         state.end()
+        rounds = None
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
             try:
                 return (yield from self._commit(handle, state))
             except LayoutChanged:
-                continue
+                rounds = yield from next_round(rounds, self._stored.name)
 
     def _commit(self, handle: Handle, state: ClaimState) -> Op[None]:
         stored, item = self._stored, state.encoded

@@ -23,6 +23,7 @@ from bloomredis.operations.items.outcomes import (
 )
 from bloomredis.operations.items.packing import pack, range_packer
 from bloomredis.protocol import calls, clock, forms, scripts
+from bloomredis.protocol.clock import Rounds, next_round
 from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
@@ -106,6 +107,7 @@ class Membership:
 
     def test_one(self, item: bytes) -> Op[bool]:
         """Test an item."""
+        rounds = None
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
             template = self._template
@@ -128,8 +130,11 @@ class Membership:
             there = call.answer_in(outcome)
             if there is not None:
                 return there
-            with suppress(LayoutChanged):
+            try:
                 (answer,) = yield from self._stored.tested(call, outcome, 1)
+            except LayoutChanged:
+                rounds = yield from next_round(rounds, self._stored.name)
+            else:
                 return answer
 
     def handle_of(self, count: int, *, adds: bool) -> Handle | None:
@@ -159,32 +164,35 @@ class Membership:
         if made is not None:
             with suppress(LayoutChanged):
                 answers += yield from self._stored.tested(*made, len(items))
+        rounds = None
         while len(answers) < len(items):
             handle = yield from self._stored.acquire()
             template = self.template(handle)
             pack_range, last = range_packer(handle, items, len(answers), prepared)
-            with suppress(LayoutChanged):
+            try:
                 for start in range(len(answers), last, handle.items):
                     stop = min(start + handle.items, last)
                     answers += yield from self._stored.test(
                         template, items[start:stop], pack_range(start, stop)
                     )
+            except LayoutChanged:
+                rounds = yield from next_round(rounds, self._stored.name, len(answers))
         return answers
 
-    def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
+    def add_one(self, item: bytes, token: Pending | None, rounds: Rounds | None = None) -> Op[bool]:
         """Add an item; True if it was new.  With a `token`, return the answer of the call that it names."""
         while True:
             handle, now = self._stored.handle or (yield from self._stored.open()), clock.now()
             fullness = self.fullness
             if fullness is not None and (now > fullness.next_check or handle is not fullness.counted):
-                return (yield from fullness.run_counted(self.add_one(item, token)))
+                return (yield from fullness.run_counted(self.add_one(item, token, rounds)))
             packed, pending = handle.layout.pack_one(item), self._pending
             try:
                 if token is not None or (pending.items and pending.find(item, handle.generation)):
                     return (yield from self._add_pending(handle, packed, item, token)) == 1
                 return (yield from self._add(handle, packed, (item,), now)) == 1
             except LayoutChanged:
-                continue
+                rounds = yield from next_round(rounds, self._stored.name)
 
     def answers_of(self, call: Add, flags: Flags) -> Answers:
         """Return the answers of a successful call."""
@@ -211,7 +219,7 @@ class Membership:
             generation = next(own for start, own in reversed(generations) if start <= i)
             self._pending.store_answer(items[i], generation, answer=answer)
 
-        answers = Answers(store)
+        answers, rounds = Answers(store), None
         try:
             if made is not None:
                 generations.append((0, made[0].template.handle.generation))
@@ -227,7 +235,7 @@ class Membership:
                     else:
                         yield from self._add_rest(handle, items, answers, prepared)
                 except LayoutChanged:
-                    continue
+                    rounds = yield from next_round(rounds, self._stored.name, len(answers))
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted
@@ -408,7 +416,9 @@ class Membership:
 
         From then on only the holder of a token gets their answers.
         """
+        rounds = None
         while item in self._pending.items:
+            rounds = yield from next_round(rounds, self._stored.name)
             handle = yield from self._stored.acquire()
             pending = self._pending.find(item, handle.generation)
             if pending is None:  # the pending calls are of another generation

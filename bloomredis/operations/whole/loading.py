@@ -13,7 +13,7 @@ three quarters then sends 10 / 0.75 = 13 bytes for each item.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
@@ -31,6 +31,7 @@ from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.whole import layer_bits
 from bloomredis.operations.whole.layer_bits import Hashed, LayerBits
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Batches, Compute, Next, Op
 from bloomredis.stored.state.base import Stored
@@ -388,14 +389,17 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
                 raise (error.__cause__ or error) from None
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_batch_of_stream(error, "load", rest, can_repeat_all=at == 0 and load.is_first)
-    sent_to = None
+    sent_to = rounds = None
     while load.entered and sent_to is None:
         # The filter may have been lost and replaced meanwhile.
         handle = stored.handle or (yield from stored.open())
         if stored.segmented(handle) != load.layout:
             raise FilterLostError(f"{stored.name!r} was replaced by a filter with other bits; load again")
-        with suppress(LayoutChanged):
+        try:
             yield from _or_segments(stored, membership, handle, load)
+        except LayoutChanged:
+            rounds = yield from next_round(rounds, stored.name)
+        else:
             sent_to = handle
     # If the previous segments were empty, all candidates are new, and counting takes no time.
     added = load.finish() if load.was_known else (yield Compute(load.finish))

@@ -26,6 +26,7 @@ from bloomredis.operations.options import I
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.files import Reader
 from bloomredis.operations.whole.info import FilterInfo
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.pieces import PIECE_BYTES, READ
 from bloomredis.protocol.steps import Op
@@ -148,7 +149,9 @@ def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[object]]:
     """
     if not stored.is_one_bitmap:
         raise TypeError(f"{stored.name!r} cannot be copied: it has several bitmaps, or none that can be read")
+    rounds = None
     while True:
+        rounds = yield from next_round(rounds, stored.name)
         (found,) = yield from stored.current()
         handle = yield from stored.acquire()
         bits = Bits(handle.bitmap)

@@ -8,6 +8,7 @@ from typing import Final
 
 from bloomredis.errors import BloomError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import ADOPTED, Header
@@ -30,8 +31,9 @@ class AdoptedFilter(StoredFilter):
         :raises FilterMismatchError: the key holds something else.
         :raises ValueError: the filter's error rate leaves none for further layers.
         """
-        reply = None
+        reply = rounds = None
         while reply is None:
+            rounds = yield from next_round(rounds, self.name)
             found = (yield from self.describe()).header
             record = _record(found, expansion, tightening_ratio)
             reply = yield from self._as_known(

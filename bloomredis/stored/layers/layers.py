@@ -24,6 +24,7 @@ from bloomredis.errors import (
 )
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import call
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import Refusal, Unconfirmed, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
@@ -189,7 +190,9 @@ class StoredLayers(Versioned[LayerRecord]):
             found = yield from self._push(None, self._new.renewed(), _ALL)
             yield from self._go_on_with(found, since)
             return
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             empty = found.renewed()
             found = yield from self._push(found, empty, _ALL)
             if found.head.generation == empty.head.generation:
@@ -216,7 +219,9 @@ class StoredLayers(Versioned[LayerRecord]):
             raise taken(self.name)
 
     def _delete_recorded(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             self.reset()
             try:
                 handle = self._accept((yield from self._read()))

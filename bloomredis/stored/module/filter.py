@@ -36,6 +36,7 @@ from bloomredis.errors import (
 )
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import ScriptCall, parts, send_command
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.forms import read
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Command, Op, Outcome, Reply, Wire
@@ -406,7 +407,9 @@ class StoredModule(Versioned[MarkedFilter]):
         """Empty the filter and give it a new generation."""
         self.reset()
         since = self._changes
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             generation = os.urandom(8)  # new in each attempt: others may have used that of the last attempt
             try:
                 found = yield from self._look()
@@ -427,7 +430,9 @@ class StoredModule(Versioned[MarkedFilter]):
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; return True if it existed."""
         self.reset()
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             try:
                 found = yield from self._look()
             except FilterNotFoundError:

@@ -12,6 +12,7 @@ from bloomredis.bits import limits
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait, send_command
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
@@ -126,7 +127,9 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
         self, script: scripts.Script[R], arguments: Callable[[Header], Arguments], keys: Sequence[bytes]
     ) -> Op[R]:
         """Run a script on the stored generation; repeat if that has changed meanwhile."""
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             found = (yield from self.describe()).header
             reply = yield from self._as_known(
                 script,

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterMismatchError
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
@@ -42,7 +43,9 @@ class RestoredShards(StoredShards):
 
     def check_free(self) -> Op[None]:
         """Raise `FilterMismatchError` if a filter with this name, or a shard of it, exists."""
+        rounds = None
         while (found := (yield from self._look())) is not None:
+            rounds = yield from next_round(rounds, self.name)
             if found.record.state == IN_USE:
                 raise taken(self.name)
             yield from self._go_on(found, noticed=True)
@@ -84,7 +87,9 @@ class RestoredShards(StoredShards):
         found = written = yield from self._ask(record)
         if written.record.head.generation != generation:
             raise taken(self.name)
+        rounds = None
         while found and found.record.head.generation == generation and found.record.state != IN_USE:
+            rounds = yield from next_round(rounds, self.name)
             yield from self._go_on(found, noticed=True)
             found = yield from self._look()
         if not found or found.record.head.generation != generation:

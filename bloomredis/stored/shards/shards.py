@@ -34,6 +34,7 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.protocol import forms, replies, scripts
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
@@ -158,7 +159,9 @@ class StoredShards(StoredFilter):
         :param looks: check each shard.
         """
         noticed = noticed or self._noticed
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             found = (yield from self._look()) or (
                 yield from self._ask(self._planned and self._planned.renewed(NEW))
             )
@@ -334,7 +337,9 @@ class StoredShards(StoredFilter):
         If the record is missing, shards may be left under the keys of a record that this object knows or
         would create, so that record is stored.  If this object knows none, nothing is stored.
         """
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             found = yield from self._look()
             if found is not None and found.record.state == DELETED:
                 yield from self._end(found.record)  # another client's delete() was interrupted or still runs
@@ -362,8 +367,9 @@ class StoredShards(StoredFilter):
     def expire(self, ttl: int) -> Op[None]:
         """Let all shards, and then the record, expire in `ttl` ms."""
         with self._begun("expire"):
-            handle = None
+            handle = rounds = None
             while self.handle is None or self.handle is not handle:  # repeat if the filter was replaced
+                rounds = yield from next_round(rounds, self.name)
                 yield from self.refreshed()
                 handle = self.handle
                 yield from self.each_shard(lambda shard: shard.expire(ttl))

@@ -49,6 +49,7 @@ from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import ScriptCall, Wait, answered
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.forms import integer
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, checked, flags_of
@@ -188,13 +189,14 @@ class Stored(ABC):
         return self.handle or (yield from self.open())
 
     def attempt(self, work: Callable[[Handle], Op[T]]) -> Op[T]:
-        """Run `work(handle)`; repeat it with the new handle each time that it raises `LayoutChanged`."""
+        """Run `work(handle)`; repeat it with the new handle when it raises `LayoutChanged`."""
+        rounds = None
         while True:
             handle = self.handle or (yield from self.open())
             try:
                 return (yield from work(handle))
             except LayoutChanged:
-                continue
+                rounds = yield from next_round(rounds, self.name)
 
     def segmented(self, handle: Handle) -> Layout | None:
         """Return the layout of the bitmap into which segments may be OR-ed; None if there is none."""

@@ -12,6 +12,7 @@ from bloomredis.arguments import OnLost
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Arguments, Stored
@@ -99,7 +100,9 @@ class Versioned(Stored, Generic[Found]):
         """
         if not stands:
             self._lost = None
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             self._check_lost()
             since = self._changes
             found = yield from find()
@@ -141,7 +144,9 @@ class Versioned(Stored, Generic[Found]):
         :param look: raises a `Refusal` for another filter, as a script does, and `FilterLostError` for an
             older state of the same filter.
         """
+        rounds = None
         while True:
+            rounds = yield from next_round(rounds, self.name)
             handle = yield from self.acquire()
             try:
                 return (yield from look(handle))
