@@ -36,6 +36,7 @@ def name(value: str) -> str:
         raise TypeError(f"name must be a str, not {type(value).__name__} {shown(value)}")
     if not value:
         raise ValueError("name must not be empty")
+    _encoded("name", value)
     return value
 
 
@@ -45,7 +46,18 @@ def owner(value: str) -> bytes:
         raise TypeError(f"owner must be a str or None, not {type(value).__name__} {shown(value)}")
     if not value:
         raise ValueError("owner must not be empty")
-    return value.encode()
+    return _encoded("owner", value)
+
+
+def _encoded(what: str, value: str) -> bytes:
+    """Return a text in UTF-8; raise `ValueError` for one that UTF-8 cannot hold."""
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{what} must be valid Unicode, without lone surrogates such as {error.object[error.start]!r}, "
+            f"not {shown(value)}"
+        ) from None
 
 
 def listed(items: Iterable[T]) -> list[T]:

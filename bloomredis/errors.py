@@ -35,6 +35,8 @@ class FilterLostError(BloomError):
 
     All items added before are lost, so the answer "new" would be a guess.  Every call raises this
     error until the caller has handled it and calls ``reserve()`` or ``clear()``.
+
+    A call also raises it, and the next call tries again, if the filter vanishes as often as it is made.
     """
 
 

@@ -150,6 +150,23 @@ def test_no_capacity_overflows(half: Any, kind: str, base: int, exponent: int) -
     assert len(str(caught.value)) < 200
 
 
+_SURROGATE = r"without lone surrogates such as '\\ud800'"
+
+
+@each_class
+def test_a_name_that_utf_8_cannot_hold(half: Any, kind: str) -> None:
+    """The constructor names the character."""
+    client = redis.Redis() if half is bloomredis else redis.asyncio.Redis()
+    with pytest.raises(ValueError, match=_SURROGATE):
+        maker(half, kind)(client, "f\ud800")
+
+
+def test_an_owner_that_utf_8_cannot_hold() -> None:
+    """The claim names the character."""
+    with pytest.raises(ValueError, match=_SURROGATE):
+        BloomFilter(NoClient(), "f", capacity=100, error_rate=0.01).claim("x", owner="f\ud800")
+
+
 @for_each("kind", ["ScalingBloomFilter", "RotatingBloomFilter"])
 def test_the_largest_capacity_can_be_used(any_client: redis.Redis, kind: str) -> None:
     """A filter of layers works at the largest capacity that its constructor accepts."""

@@ -26,7 +26,7 @@ from bloomredis import (
 )
 from bloomredis.drivers import sync
 from bloomredis.stored import planning
-from bloomredis.stored.layers.record import RotatingRecord
+from bloomredis.stored.layers.record import MOST_WIDTH, RotatingRecord
 from tests.support.losing import LosingClient
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
@@ -313,6 +313,21 @@ def test_slices_outlast_a_call(any_client: redis.Redis) -> None:
     make(any_client, window=6.4, slices=64).add("a")
     with pytest.raises(ValueError, match=r"90 ms, and needs 100.* fewer slices"):
         make(any_client, window=0.36)
+
+
+@pytest.mark.every_server
+def test_slices_fit_a_record(client: redis.Redis, bloom: Any) -> None:
+    """The longest window works on every server; a longer one is refused before any I/O."""
+    longest = MOST_WIDTH // 1000 / 1000
+    f = bloom(client, "seen", kind=KIND, **SIZE | {"slices": 1, "window": longest})
+    assert f.add("a")
+    assert not bloom.open(client, "seen", kind=KIND).add("a")
+    f.clear()
+    assert f.delete()
+    for wrong in ({"slices": 1, "window": longest + 0.001}, {"slices": 4, "window": 1e12}):
+        with pytest.raises(ValueError, match=r"may have 4503599627: give a shorter window or more slices"):
+            bloom(client, "seen", kind=KIND, **SIZE | wrong)
+    assert not client.exists("seen")
 
 
 def test_short_slices_that_are_stored_are_opened(any_client: redis.Redis, bloom: Any) -> None:

@@ -9,7 +9,7 @@ from bloomredis.bits import sizing
 from bloomredis.operations.kinds.layered import LayeredOperations
 from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.stored import planning
-from bloomredis.stored.layers.record import MAX_SLICES, RotatingRecord
+from bloomredis.stored.layers.record import MAX_SLICES, MOST_WIDTH, RotatingRecord
 
 _LEAST_WIDTH: Final = 100_000  # microseconds
 
@@ -36,6 +36,11 @@ class RotatingOperations(LayeredOperations):
             raise ValueError(
                 f"a slice of the window has {width / 1000:g} ms, and needs {_LEAST_WIDTH // 1000} to outlast "
                 "a call: give a longer window or fewer slices"
+            )
+        if width > MOST_WIDTH:
+            raise ValueError(
+                f"a slice of the window has {width // 10**6} seconds, and may have {MOST_WIDTH // 10**6}: "
+                "give a shorter window or more slices"
             )
         new = RotatingRecord(
             head=planning.whole(

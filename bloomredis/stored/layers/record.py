@@ -30,6 +30,8 @@ MAX_LAYERS: Final = 255
 MAX_SLICES: Final = 64
 LEAST_WIDTH: Final = 10_000
 """The shortest slice in microseconds: no call would finish within a shorter one."""
+MOST_WIDTH: Final = 2**52 - 1
+"""The longest slice in microseconds, so that the scripts compute times exactly: 142 years."""
 _TIME: Final = struct.Struct(">Q")
 _NEGLIGIBLE: Final = 2.0**-15  # a share of the rate; such shares of all layers add up to less than 1% of it
 _FINEST: Final = 1e-11  # the lowest rate of a classic layer, however low the whole filter's rate is
@@ -218,7 +220,7 @@ class RotatingRecord(LayerRecord):
 
     def check(self) -> None:
         """Raise `ValueError` for impossible slices."""
-        if not LEAST_WIDTH <= self.width < 2**52 or not 0 < self.slices <= MAX_SLICES:
+        if not LEAST_WIDTH <= self.width <= MOST_WIDTH or not 0 < self.slices <= MAX_SLICES:
             raise ValueError(f"it has {self.slices} slices of {self.width} microseconds")
 
     def ended_before(self, other: Self) -> bool:
