@@ -13,11 +13,13 @@ from bloomredis.errors import FilterLostError
 from bloomredis.protocol.steps import Op, Sleep
 
 now: Final[Callable[[], float]] = (
-    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+    partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    if hasattr(time, "clock_gettime")
+    else time.monotonic
 )
 """Return the seconds since an arbitrary moment, including the time that the machine slept.
 
-On Linux `time.monotonic()` stops while the machine sleeps.
+`time.monotonic()` stops while a machine with Linux or macOS sleeps.  On macOS CLOCK_MONOTONIC goes on.
 """
 
 
