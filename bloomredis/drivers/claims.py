@@ -25,7 +25,7 @@ class _Claim:
     """A claim on an item: true if this worker holds the item.
 
     `state` is `"claimed"` (this worker holds the item until the lease runs out), `"done"` (the item is in the
-    filter) or `"busy"` (another worker holds it); after a call `"released"` or `"lost"`.
+    filter) or `"busy"` (another worker holds it, or `is_own`); after a call `"released"` or `"lost"`.
 
     As a context manager a claim commits at a clean end of the block, and releases the item after an
     exception.  If the item is not held it does neither, so test the claim first:
@@ -65,6 +65,11 @@ class _Claim:
         """`"claimed"` if this worker holds the item; otherwise why it does not."""
         self._to_check = False
         return self._state.status
+
+    @property
+    def is_own(self) -> bool:
+        """True if the item is busy, and held under this claim's own `owner`: by another run of its work."""
+        return self._state.is_own
 
     @property
     def remaining(self) -> float:

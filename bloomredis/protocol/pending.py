@@ -172,15 +172,14 @@ class PendingCalls:
         yield from _runs(start, stop, most)
 
     def checkout_owners(self, claim: bytes) -> list[bytes]:
-        """Take out the owners of a holder's claim; the newest is first if the holder has a name.
+        """Take out the owners of a holder's claim.
 
-        Several callers may have claimed one item, and only the server knows whose call came first.  The
-        newest owner takes over from the older ones, so that delayed copies of their calls change nothing.
+        Several callers may have claimed one item, and only the server knows whose call came first.
         """
         if not self.owners:
             return []
         with self._lock:
-            return sorted(self.owners.pop(claim, ()), reverse=True)
+            return sorted(self.owners.pop(claim, ()))
 
     def store_owners(self, claim: bytes, owners: Sequence[bytes]) -> None:
         """Record owners of one claim."""

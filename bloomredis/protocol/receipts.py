@@ -154,6 +154,11 @@ class Sessions:
             name = f"{self._names}{next(self._numbers):x}"
             return Session(name, self.key(name), self.free)
 
+    def next_number(self) -> bytes:
+        """Return 6 bytes: 3 that this object has in this process, then a number that grows by 1 or more."""
+        number = next(self._numbers) % (1 << 24)
+        return bytes.fromhex(self._names[:6]) + number.to_bytes(3)
+
     def key(self, name: str) -> bytes:
         """Return the key of the receipt of a session, or of an item that a retry asks about."""
         return self._prefix + name.encode()

@@ -114,7 +114,7 @@ _UNSENT_TEXTS: Final = frozenset(
         "No connection available.",  # of a pool that waits for a free connection
     )
 )
-_CLAIMS: Final = re.compile(r"[bcd]*(?: -?[0-9]{1,15})*")
+_CLAIMS: Final = re.compile(r"[bcd]*(?: [0-9]{1,15}(?:=[0-9a-f]{16})?)*")
 _DIGITS: Final = b"\0\x0101"
 _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
@@ -233,8 +233,8 @@ def checked(reply: Reply, most: int, least: int = 1) -> Flags:
     return reply
 
 
-def claims_of(reply: Reply, count: int) -> tuple[str, list[int]]:
-    """Return the answer to each claim, and the ms until each lease of another holder ends.
+def claims_of(reply: Reply, count: int) -> tuple[str, list[str]]:
+    """Return the answer to each claim, and for each busy item the text that follows about its holder.
 
     :raises ConnectionFailedError: the reply has another form or length.
     """
@@ -242,7 +242,7 @@ def claims_of(reply: Reply, count: int) -> tuple[str, list[int]]:
     if isinstance(text, str) and _CLAIMS.fullmatch(text):
         answers, *left = text.split(" ")
         if len(answers) == count and answers.count("b") == len(left):
-            return answers, list(map(int, left))
+            return answers, left
     raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {count} claims")
 
 

@@ -1,10 +1,8 @@
 -- Claims: a key for each item that a worker holds.  The key expires with the lease.  Its value is the filter's
 -- generation, so that a claim does not outlive its filter, and the owner.  An owner consists of the holder (8 bytes;
--- random for a holder without a name), the time of the claim (6 bytes), and random bytes (2).
--- include: numbers
+-- random for a holder without a name), and 8 bytes that differ for each claim.
 
-local OWNER_BYTES = 16
-local TIME_BYTES, RANDOM_BYTES = 6, 2
+local OWNER_BYTES, HOLDER_BYTES = 16, 8
 local RELEASED = '-'  -- the end of the value of a released claim, whose item is free
 local GENERATION_BYTES = 8
 
@@ -17,21 +15,13 @@ local function value_of(claim)
   return value
 end
 
--- The generation and holder in the value of a claim, as one string, and the time of the claim.
-local function parts_of(value)
-  local last = #value - TIME_BYTES - RANDOM_BYTES
-  return value:sub(1, last), read_u64('\0\0' .. value:sub(last + 1, last + TIME_BYTES), 1)
-end
-
--- Whether a claim may replace `other`: only a claim of the same holder that is not later, so that a delayed copy
--- replaces nothing.
-local function succeeds(value, other)
-  if #value ~= #other then
-    return false
+-- An equals sign and the end of the held owner in hexadecimal, if it is the same holder's; else an empty string.
+local function end_of_own(value, held)
+  local shared = #value - OWNER_BYTES + HOLDER_BYTES
+  if #held ~= #value or held:sub(1, shared) ~= value:sub(1, shared) then
+    return ''
   end
-  local holder, made = parts_of(value)
-  local held_by, before = parts_of(other)
-  return holder == held_by and made >= before
+  return '=' .. ('%02x'):rep(OWNER_BYTES - HOLDER_BYTES):format(held:byte(shared + 1, -1))
 end
 
 -- Let the record of a rotating filter outlive a claim, since the claim's value names the record's generation.

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import random
+import time
 from functools import partial
 from typing import Any
 
 import pytest
 import redis
+from mmh3 import hash_bytes
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, Claim, ClaimLostError, FilterLostError
 from bloomredis.operations.claims.state import ClaimOptions
+from bloomredis.protocol.receipts import Sessions
 from tests.support.clock import Clock
 from tests.support.commits import commit_once
 from tests.support.losing import losing
-from tests.support.proxy import Exchange, after, lost, passed, proxied
+from tests.support.proxy import Exchange, LateCopy, after, lost, passed, proxied
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -210,23 +213,85 @@ def test_what_a_name_has_done_stays_done(bloom: Any, client: redis.Redis) -> Non
     assert f.claim("a", owner="rank 7").state == "done"
 
 
-def test_a_late_copy_does_not_take_a_claim_back(
+@for_each("seconds", [-3600.0, 0.0, 3600.0])
+def test_the_clocks_of_two_runs_have_no_order(
+    bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """A run gets the claims of the run before it on a machine whose clock is ahead or behind, too."""
+    old = make(bloom, any_client).claim_many(["a", "b"], owner="rank 7")
+    monkeypatch.setattr(time, "time", partial(lambda clock: clock() + seconds, time.time))
+    again = make(bloom, any_client)
+    new = [again.claim("a", owner="rank 7"), *again.claim_many(["b"], owner="rank 7")]
+    assert states(new) == ["claimed", "claimed"]
+    assert again.commit_many(old) == ["lost", "lost"]
+    assert again.commit_many(new) == ["done", "done"]
+
+
+def test_late_copies_do_not_take_a_claim_back(any_server: Server) -> None:
+    """A late copy of a claim changes nothing, nor does one of the call that replaced an earlier claim."""
+    with proxied(any_server.socket) as proxy:
+        make(BloomFilter, proxy.client()).claim("the server knows the script from now on")
+        claim, replacement = LateCopy(), LateCopy()
+        proxy.plan("claim", claim, passed, passed, replacement)
+        runs = [make(BloomFilter, proxy.client(retries=1)) for _ in range(3)]
+        claims = [f.claim("a", owner="rank 7") for f in runs]
+        assert states(claims) == ["claimed"] * 3
+        claim.arrive()
+        replacement.arrive()
+        assert runs[2].commit_many(claims) == ["lost", "lost", "done"]
+
+
+def test_an_earlier_claim_of_an_object_takes_nothing_back(
     bloom: Any, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier claim of the same name that arrives late gets "busy"."""
+    """A claim that began before a later one of the same object and name, and arrives after it, is busy."""
     f = make(bloom, client)
     new = f.claim("a", owner="rank 7")
     new_owner = ClaimOptions.new_owner
 
-    def earlier(options: ClaimOptions) -> bytes:
-        owner = new_owner(options)
-        return owner[:8] + (int.from_bytes(owner[8:14]) - 60_000).to_bytes(6) + owner[14:]
+    def earlier(options: ClaimOptions, sessions: Sessions) -> bytes:
+        owner = new_owner(options, sessions)
+        return owner[:11] + ((int.from_bytes(owner[11:14]) - 10) % (1 << 24)).to_bytes(3) + owner[14:]
 
     monkeypatch.setattr(ClaimOptions, "new_owner", earlier)
     late = f.claim("a", owner="rank 7")
-    assert late.state == "busy"
+    assert (late.state, late.is_own) == ("busy", True)
     assert 29 < late.remaining <= 30.001
     assert f.commit_many([new]) == ["done"]
+
+
+def test_a_claim_knows_its_own_name(bloom: Any, any_client: redis.Redis) -> None:
+    """`is_own` is true for an item that is busy under the claim's name, and in no other case."""
+    f, other = make(bloom, any_client), make(bloom, any_client)
+    first = f.claim("a", owner="rank 7")
+    other.add("done")
+    claims = [first, *(other.claim(item, owner="rank 8") for item in ("a", "done")), other.claim("a")]
+    assert [(claim.state, claim.is_own) for claim in claims] == [
+        *(("claimed", False), ("busy", False), ("done", False), ("busy", False))
+    ]
+
+
+@for_each(("between", "state", "is_own"), [("claim", "busy", True), ("delete", "claimed", False)])
+def test_a_claim_that_changes_before_it_is_replaced(
+    any_server: Server, between: str, state: str, *, is_own: bool
+) -> None:
+    """If another call has replaced it meanwhile, that call keeps the item; without it the item is free."""
+    with proxied(any_server.socket) as proxy, any_server.client() as client:
+        f, other = make(BloomFilter, proxy.client()), make(BloomFilter, client)
+        other.claim("a", owner="rank 7")
+        f.claim("the server knows the script from now on")
+
+        def change() -> None:
+            if between == "claim":
+                assert other.claim("a", owner="rank 7")
+            else:
+                client.delete(f"{{seen}}:claim:{hash_bytes('a').hex()}")
+
+        proxy.plan("claim", passed, after(change, passed))
+        claim = f.claim("a", owner="rank 7")
+        assert (claim.state, claim.is_own) == (state, is_own)
+        copy = Claim.from_token(f, claim.token)
+        assert (copy.state, copy.is_own) == (state, is_own)
 
 
 def test_an_unanswered_claim_of_a_name_is_its_own(any_server: Server) -> None:

@@ -16,9 +16,10 @@ from tests.simulation.holes import WITH, opened
 from tests.simulation.many.faults import FAULTS as FAULTS_OF_MANY
 from tests.simulation.many.schedule import CALLS
 from tests.simulation.running import WAYS, Failure, Simulator
+from tests.simulation.schedule import WALL_CLOCKS
 from tests.simulation.shrinking import shrunk
 
-FAULTS: Final = [*dict.fromkeys([*FAULTS_OF_ONE, *FAULTS_OF_MANY])]
+FAULTS: Final = [*dict.fromkeys([*FAULTS_OF_ONE, *FAULTS_OF_MANY]), WALL_CLOCKS]
 """The names of all faults."""
 
 

@@ -33,7 +33,7 @@ def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str 
     """
     owner = call.owner
     others = [world.requests.get(each) for each in other.split(",")] if other is not None else []
-    earliest = [each for each in others if each is not None and _fits(verb, owner, each)]
+    earliest = [each for each in others if each is not None and _fits(world, verb, owner, each)]
     if len(earliest) < len(others):
         return
     if verb == "hand_over":
@@ -64,21 +64,26 @@ def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str 
     (_start if owner.process.loop is None else _start_task)(world, call, verb, items)
 
 
-def _fits(verb: str, owner: Owner, earlier: Request) -> bool:
-    """Return whether a token exists to carry, or a claim that this object may use."""
+def _fits(world: World, verb: str, owner: Owner, earlier: Request) -> bool:
+    """Return whether a token exists to carry, or a claim that this object may use.
+
+    A token carries the time, so it is used only where the wall clock agrees with that of its process.
+    """
     deed = verb.removesuffix("_many")
+    wall_error = world.environment.wall_error(owner.process.pid)
     if deed in OF_A_CLAIM:
         if earlier.held is None or earlier.verb != "claim":
             return False
         running = [each.verb for each in earlier.owner.running if each.held is earlier.held]
         if deed == "hand_over":
-            return not running and earlier.ending in (None, "commit")
+            agrees = wall_error == world.environment.wall_error(earlier.owner.process.pid)
+            return agrees and not running and earlier.ending in (None, "commit")
         if earlier.owner is not owner:
             return False
         if deed == "renew":
             return "renew" not in running
         return set(running) <= {"renew"} and earlier.ending in (None, deed)
-    return earlier.token is not None
+    return earlier.token is not None and earlier.wall_error == wall_error
 
 
 def _hand_over(world: World, owner: Owner, claim: Request) -> None:

@@ -9,10 +9,10 @@ whose reply comes after its receipt has expired may report the claim as lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from tests.simulation.history import History, Request, Violation
+from tests.simulation.history import History, Request, Violation, state_of
 
 RECEIPT_SECONDS: Final = 100.0
 """Seconds for which a commit's retry certainly gets the first answer."""
@@ -53,6 +53,8 @@ class ClaimRules:
         """Check that a retry is not refused because of its own object's claim without an answer."""
         asked = [each for each in self._history.requests[request.item] if each.verb == "claim"]
         holder = max((each for each in asked if each.claims), key=lambda each: each.executed, default=None)
+        if holder is not None and holder is not request and request.holder is not None:
+            self._check_name(request, holder, asked)
         if holder is None or holder.state != "unknown" or holder.owner is not request.owner:
             return
         if holder.holder != request.holder:
@@ -63,12 +65,39 @@ class ClaimRules:
         if is_next and is_first and not self._history.is_disturbed(holder):
             raise Violation("own claim", f'{request} was answered "busy", and {holder} had claimed the item')
 
+    def _check_name(self, request: Request, holder: Request, asked: Sequence[Request]) -> None:
+        """Check that work that is run again is not refused because of the claim of its earlier run.
+
+        Nothing is known if a call by the name was in flight meanwhile, if this call retries one that began
+        before a later claim of its object, or if the two objects may be clones, which number alike.
+        """
+        if holder.holder != request.holder or self._history.is_disturbed(holder):
+            return
+        others = [each for each in asked if each.holder == request.holder and each is not request]
+        is_alone = not any(each.overlaps(request) or each.executed >= request.clock for each in others)
+        is_retry = any(each.owner is request.owner and each.state == "unknown" for each in others)
+        is_same = holder.owner is request.owner
+        may_be_clone = holder.owner.process.pid == request.owner.process.pid and not is_same
+        if is_alone and not (is_retry or may_be_clone):
+            raise Violation("own name", f'{request} was answered "busy" because of {holder}, of its own name')
+        if holder.executed < request.clock and not state_of(request.held).is_own:
+            raise Violation("own name", f'{request} was answered "busy" without `is_own`, despite {holder}')
+
     def _grant(self, request: Request) -> None:
         grant = Grant(request)
         for other in self._grants.get(request.item, ()) if self._is_valid(grant) else ():
-            if self._is_valid(other) and other.generation == grant.generation and self._overlap(other, grant):
+            if not self._is_valid(other) or other.generation != grant.generation:
+                continue
+            self._check_order(grant, other)
+            if self._overlap(other, grant):
                 self._check_alone(grant, other)
         self._grants.setdefault(request.item, []).append(grant)
+
+    def _check_order(self, grant: Grant, other: Grant) -> None:
+        """Check that a claim did not take the item of a later claim of the same object and name."""
+        took = other.since < grant.since < other.until and self._until(other) == grant.since
+        if took and _is_earlier(grant.request, other.request):
+            raise Violation("taken back", f"{grant.request} took the item of a later claim, {other.request}")
 
     def _check_alone(self, grant: Grant, other: Grant) -> None:
         """Check two grants for one time: only the later of two by one name may take over."""
@@ -100,6 +129,17 @@ class ClaimRules:
                 if grant.request.held is held:
                     return grant
         return None
+
+    def got(self, request: Request, owners: Collection[bytes]) -> None:
+        """Check that a late copy of a claim takes nothing from a claim that began after the call's end.
+
+        :param owners: the owners in the command.
+        """
+        for grant in self._grants.get(request.item, ()) if request.state != "running" else ():
+            is_later = grant.request.started > request.ended and self._clock() < self._until(grant)
+            is_other = state_of(grant.request.held).owner not in owners
+            if is_later and is_other and self._is_valid(grant) and grant.generation == request.generation:
+                raise Violation("taken back", f"a late copy of {request} took the item of {grant.request}")
 
     def extended(self, request: Request) -> None:
         """Record that a worker extended its claim."""
@@ -186,3 +226,9 @@ class ClaimRules:
             and all(entry.generation == grant.generation for entry in entries)
             and claim.ending in (None, "commit")
         )
+
+
+def _is_earlier(claim: Request, other: Request) -> bool:
+    """Return whether one object made a claim before another one; its owners are numbered."""
+    mine, theirs = (state_of(each.held).owner[8:14] for each in (claim, other))
+    return claim.owner is other.owner and mine[:3] == theirs[:3] and mine < theirs

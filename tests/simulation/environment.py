@@ -14,7 +14,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
@@ -28,6 +28,12 @@ from bloomredis.operations.whole import loading
 from bloomredis.protocol import clock, forks
 from bloomredis.protocol.steps import Call
 from bloomredis.stored.state.item_calls import FilterCall
+
+WALL_CLOCK: Final = 1.8e9
+"""The wall clock at the start, in seconds."""
+
+WALL_SECONDS: Final = 20.0
+"""Seconds after which wall clocks jump."""
 
 FEW_BITS: Final = 70
 """Bits above which a load sends a batch as segments: some three items or more."""
@@ -99,11 +105,21 @@ class Environment:
         self.now = 1000.0
         self._nanoseconds = 0
         self.pid = 100
+        self.walls: dict[int, Sequence[float]] = {}  # errors of wall clocks, by the id of the process
         self._random = random.Random(seed)
 
     def monotonic(self) -> float:
         """Return the clients' clock."""
         return self.now
+
+    def wall(self) -> float:
+        """Return the wall clock of the running process."""
+        return WALL_CLOCK + self.now + self.wall_error(self.pid)
+
+    def wall_error(self, pid: int) -> float:
+        """Return the seconds by which a process's wall clock is wrong; it jumps between its values."""
+        errors = self.walls.get(pid, (0.0,))
+        return errors[(int(self.now / WALL_SECONDS) + pid) % len(errors)]
 
     def nanoseconds(self) -> int:
         """Return the clients' clock, at least a nanosecond later each time."""
@@ -120,7 +136,8 @@ class Environment:
 
     def _names(self) -> dict[Any, Any]:
         """Return the replacement of each object, wherever a module refers to it."""
-        times: dict[str, Any] = dict.fromkeys(("monotonic", "time", "perf_counter"), self.monotonic)
+        times: dict[str, Any] = dict.fromkeys(("monotonic", "perf_counter"), self.monotonic)
+        times["time"] = self.wall
         process = {"getpid": self.getpid, "urandom": self.urandom}
         instead = {
             time: _Instead(time, **times),

@@ -220,6 +220,7 @@ def clone(world: World, name: str, other_name: str) -> None:
 def _copied(world: Stage, process: Process, name: str, pid: int) -> Forked:
     """Start a process with copies of another's filter objects."""
     made = Process(name, pid, retries=process.retries, is_cluster=process.is_cluster)
+    world.environment.walls[pid] = world.environment.walls[process.pid]
     world.enter(made)
     forked = Forked()
     for i, owner in enumerate(process.owners.values()):

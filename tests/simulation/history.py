@@ -45,6 +45,7 @@ class Request:
     :ivar is_load: whether it asks for no answer.
     :ivar is_repeated: whether a message for it was executed more than once, or had several commands.
     :ivar keys: the receipts and claims in its commands.
+    :ivar wall_error: the seconds by which the wall clock was wrong when its token was made.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Request:
             "token",
             "told",
             "verb",
+            "wall_error",
         ),
     )
 
@@ -106,6 +108,7 @@ class Request:
         self.ending: str | None = None
         self.holder: str | None = None
         self.keys: set[bytes] = set()
+        self.wall_error = 0.0
 
     def __repr__(self) -> str:
         what = "" if self.item < 0 else f"(x{self.item})"

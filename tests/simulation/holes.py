@@ -7,6 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest import mock
 
+from bloomredis.operations.claims import state
+from bloomredis.operations.claims.state import ClaimOptions
+from tests.simulation.schedule import WALL_CLOCKS
 from tests.simulation.server import Scripts
 from tests.simulation.stage import Stage
 from tests.support.holes import HOLES
@@ -47,10 +50,46 @@ def _shards_without_time(patch: Callable[[Any, str, Any], None]) -> None:
     patch(Scripts, "run", timeless)
 
 
+_MAY_CLAIM: Final = b"if held == mine or is_free(i, mine, held)"
+_OF_THE_HOLDER: Final = b"held and #held == #mine and held:sub(1, #held - 8) == mine:sub(1, #held - 8)"
+
+
+def _claims_take_over(patch: Callable[[Any, str, Any], None]) -> None:
+    """A claim takes over from any other one by its name, so a late copy does so from a later claim."""
+    _claim_if(patch, b"(%b)" % _OF_THE_HOLDER)
+
+
+def _claims_by_time(patch: Callable[[Any, str, Any], None]) -> None:
+    """A claim takes over from one by its name with an earlier time, by the wall clocks of their processes."""
+    new_owner = ClaimOptions.new_owner
+
+    def timed(self: ClaimOptions, sessions: Any) -> bytes:
+        owner = new_owner(self, sessions)
+        now = int(vars(state)["time"].time() * 1000).to_bytes(6)
+        return self.holder + now + owner[-2:] if self.holder else owner
+
+    patch(ClaimOptions, "new_owner", timed)
+    patch(state.ClaimState, "is_replaceable", property(lambda _: False))
+    _claim_if(patch, b"(%b and mine:sub(1, #mine - 2) >= held:sub(1, #held - 2))" % _OF_THE_HOLDER)
+
+
+def _claim_if(patch: Callable[[Any, str, Any], None], condition: bytes) -> None:
+    """Let the script claim items under another condition, too."""
+    run = Scripts.run
+
+    def lenient(self: Scripts, sha: str, text: bytes, *rest: Any) -> Any:
+        wider = text.replace(_MAY_CLAIM, b"%b or %b" % (_MAY_CLAIM, condition))
+        return run(self, sha if wider == text else f"{sha} lenient", wider, *rest)
+
+    patch(Scripts, "run", lenient)
+
+
 OF_THE_STAGE: Final[dict[str, Callable[[Any], None]]] = {
     "forks-unseen": lambda patch: patch(Stage, "check", lambda *_: None),
     "module-never-grows": _module_never_grows,
     "shards-without-time": _shards_without_time,
+    "claims-take-over": _claims_take_over,
+    "claims-by-time": _claims_by_time,
 }
 """Holes that only the simulator opens: no call checks its process; a script has another text."""
 
@@ -71,7 +110,9 @@ WITH: Final = {
     "debts-survive-fork": {"fork", "lost_reply"},
     "tokens-shared": {"lost_reply"},
     "claims-not-pending": {"lost_reply", "cancel"},
-    "claims-without-time": {"late_copy"},
+    "claims-take-over": {"late_copy"},
+    "claims-by-time": {WALL_CLOCKS},
+    "claims-without-order": set(),
     "claims-without-number": {"late_copy"},
     "names-not-own": {"clone"},
     "final-forgotten": {"slow", "lost_reply"},
@@ -79,7 +120,10 @@ WITH: Final = {
     "batches-end-in-tasks": {"cancel_task"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
-"""The faults for each hole; all calls are made."""
+"""The faults for each hole; all calls are made, unless `ONLY` names some."""
+
+ONLY: Final = {"claims-without-order": {"add", "claim_as"}}
+"""The only calls for a hole that would be found rarely among others."""
 
 
 @contextmanager

@@ -61,6 +61,7 @@ def settle(world: World, call: Call, answer: Any, error: BaseException | None) -
             place = i - len(answers)
             own = tokens[place] if place < len(tokens) else None
             request.token = getattr(error, "token", None) if request.is_single else own
+            request.wall_error = world.environment.wall_error(call.owner.process.pid)
             _failed(world, request, error)
 
 

@@ -26,6 +26,7 @@ class Setup:
 
     :ivar retries: how often the client library retries a command.
     :ivar is_cluster: the process uses a cluster client.
+    :ivar walls: the seconds by which its wall clock is wrong, one after the other.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Setup:
     retries: int = 0
     is_async: bool = False
     is_cluster: bool = False
+    walls: tuple[float, ...] = (0.0,)
 
 
 class Owner:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from typing import Any, Final, Generic, TypeVar
 
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.calls import OF_A_CLAIM, OF_CLAIMS
@@ -16,6 +17,12 @@ from tests.simulation.network import Exchange
 from tests.simulation.processes import Setup
 from tests.simulation.stage import Stage
 from tests.simulation.world import World
+
+WALL_CLOCKS: Final = "wall_clocks"
+"""The fault that the wall clocks of processes differ, and jump."""
+
+_WALLS: Final = (-7200.0, -5.0, 0.0, 0.0, 3.0, 86400.0)
+"""Seconds by which a wall clock is wrong."""
 
 W = TypeVar("W", bound=Stage)
 Fault = Callable[[W, random.Random], Action | None]
@@ -35,6 +42,8 @@ def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
     )
     options = tuple((name, rng.choice(values)) for name, values in chosen.shared.items())
     processes = tuple(_setup(rng, chosen, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
+    if WALL_CLOCKS in names and rng.random() < share:
+        processes = tuple(replace(each, walls=tuple(rng.choices(_WALLS, k=3))) for each in processes)
     return Scenario(kind, options, processes, some, calls, is_warm=rng.random() < 0.6)
 
 

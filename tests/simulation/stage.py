@@ -128,6 +128,7 @@ class Stage(ABC):
     def begin_process(self, setup: Setup) -> None:
         """Start a process with new filter objects."""
         process = Process(setup.name, self.new_pid(), retries=setup.retries, is_cluster=setup.is_cluster)
+        self.environment.walls[process.pid] = setup.walls
         self.enter(process)
         if setup.is_async:
             process.loop = Loop(self.environment.monotonic, self.pass_time)  # type: ignore[abstract]  # the rest is not used

@@ -125,8 +125,10 @@ class World(Stage):
         about = [each for each in requests if self._claim_keys[each.item] in self._command]
         states = dict(zip(dict.fromkeys(each.item for each in about), reply, strict=False))
         for request in about:  # equal items share their claim
-            request.executed, request.generation = self.server.data.now, generation
-            request.claims = states[request.item] in ("c", ord("c"))
+            request.generation, claims = generation, states[request.item] in ("c", ord("c"))
+            if claims:
+                self.claims.got(request, owners_in(self._command))
+            request.executed, request.claims = self.server.data.now, claims
 
     def _about(self, requests: Sequence[Request]) -> list[Request]:
         """Return the requests of a call that a command is about, by its claim's key and owner."""

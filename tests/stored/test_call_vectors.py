@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from bloomredis.bits.classic import Classic, Counting
 from bloomredis.bits.encoding import number_of
 from bloomredis.operations.claims import state
 from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.protocol.receipts import Sessions
 from bloomredis.stored.foreign.bitmap import description
 from bloomredis.stored.layers.layers import StoredLayers
 from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
@@ -72,10 +74,11 @@ def test_golden_claims(any_client: redis.Redis, case: dict[str, Any]) -> None:
 
 @for_each("case", VECTORS["claims"])
 def test_golden_owners(monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]) -> None:
-    """The owner consists of the holder, the time and random bytes."""
-    monkeypatch.setattr(state, "time", SimpleNamespace(time=lambda: (case["milliseconds"] + 0.5) / 1000))
+    """The owner consists of the holder, the filter object, the number of the claim and random bytes."""
     monkeypatch.setattr(state, "os", SimpleNamespace(urandom=lambda _: bytes.fromhex(case["random"])))
-    owner = state.ClaimOptions.of(1.0, case["holder"]).new_owner()
+    sessions = Sessions(case["name"].encode())
+    sessions._names, sessions._numbers = case["object"] + "01-", count(case["number"])
+    owner = state.ClaimOptions.of(1.0, case["holder"]).new_owner(sessions)
     assert case["generation"] + owner.hex() == case["value"]
 
 

@@ -15,7 +15,7 @@ from weakref import WeakSet
 from bloomredis.drivers import renewing
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
-from bloomredis.operations.claims.state import ClaimOptions
+from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.items import local_cache, membership, outcomes
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.protocol import cluster, judging, scripts
@@ -201,21 +201,19 @@ def _claims_are_not_pending(patch: Patch) -> None:
     patch(PendingCalls, "store_owners", lambda *_: None)
 
 
-def _claims_of_a_name_have_no_time(patch: Patch) -> None:
-    """A late copy of a claim takes the item from a later claim by the same name."""
-    new_owner = ClaimOptions.new_owner
-
-    def timeless(self: ClaimOptions) -> bytes:
-        owner = new_owner(self)
-        return self.holder + bytes(6) + owner[-2:] if self.holder else owner
-
-    patch(ClaimOptions, "new_owner", timeless)
+def _claims_of_a_name_have_no_order(patch: Patch) -> None:
+    """A claim takes the item from a later claim of the same object and name."""
+    patch(ClaimState, "is_replaceable", ClaimState.is_own)
 
 
 def _claims_of_a_name_are_one(patch: Patch) -> None:
     """All claims by a name are the same: a late copy of one's end ends the next."""
     new_owner = ClaimOptions.new_owner
-    patch(ClaimOptions, "new_owner", lambda self: self.holder + bytes(8) if self.holder else new_owner(self))
+    patch(
+        ClaimOptions,
+        "new_owner",
+        lambda self, sessions: self.holder + bytes(8) if self.holder else new_owner(self, sessions),
+    )
 
 
 def _clones_share_names(patch: Patch) -> None:
@@ -317,7 +315,7 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "cache-answers-for-any": _the_cache_answers_for_any,
     "receipts-ignored": _receipts_are_ignored,
     "claims-not-pending": _claims_are_not_pending,
-    "claims-without-time": _claims_of_a_name_have_no_time,
+    "claims-without-order": _claims_of_a_name_have_no_order,
     "claims-without-number": _claims_of_a_name_are_one,
     "names-not-own": _clones_share_names,
     "final-forgotten": _what_cannot_be_known_is_forgotten,

@@ -151,6 +151,7 @@ async def long_claims(seen: BloomFilter, urls: list[str]) -> None:
     async with seen.claim(urls[0], renew=True, owner="rank-7") as claim:
         if claim and not claim.lost:
             await asyncio.sleep(claim.remaining)
+    assert_type(claim.is_own, bool)
     assert_type(Claim.from_token(seen, claim.token), Claim)
 
 

@@ -330,6 +330,7 @@ def long_claims(seen: BloomFilter, urls: list[str]) -> None:
         while claim and not claim.lost:
             log.info("%.1f s", claim.remaining)
     assert_type(claim.token, str)
+    assert_type(claim.is_own, bool)
     assert_type(Claim.from_token(seen, claim.token), Claim)
     log.info("%d bytes", len(pickle.dumps(claim)))
 

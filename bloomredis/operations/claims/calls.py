@@ -16,7 +16,12 @@ from mmh3 import hash_bytes
 from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError, ConnectionFailedError
 from bloomredis.operations.claims.patience import retry_until_leases_end, together
-from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, answered
+from bloomredis.operations.claims.state import (
+    ClaimOptions,
+    ClaimState,
+    ClaimStatus,
+    answered,
+)
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.calls import call
@@ -25,7 +30,7 @@ from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Sessions, give_back
 from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, is_used_by_clone
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Op, Part
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.claim_calls import MOST_CLAIMS, ClaimCall, CommitCall
 from bloomredis.stored.state.handle import Handle, LayoutChanged
@@ -132,14 +137,17 @@ class Claims:
         """Claim packed items in one script; the owners of pending claims are used again."""
         keys, pending = list(map(self._key, encoded)), self._pending
         owners = [
-            (pending.owners and pending.checkout_owners(key + options.holder)) or [options.new_owner()]
+            (pending.owners and pending.checkout_owners(key + options.holder))
+            or [options.new_owner(self._sessions)]
             for key in keys
         ]
         tried = [own[0] for own in owners]
-        sent = clock.now()
+        arguments: list[Part] = [packed, options.lease, b"".join(tried)]
+        if options.replaced:
+            arguments.append(options.replaced)
         try:
             with self._outcome_matters:
-                arguments = (packed, options.lease, b"".join(tried))
+                sent = clock.now()
                 reply = yield from self._stored.run(_CLAIM, handle, arguments, keys, kind=ClaimCall)
                 answers, busy = claims_of(reply, len(keys))
         except BaseException:  # even after a refusal, an earlier attempt may have claimed the item
@@ -148,21 +156,52 @@ class Claims:
             raise
         values = [handle.generation + owner for owner in tried]
         claims = answered(answers, busy, options, sent, zip(items, encoded, values, strict=True))
-        left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].status == "busy"]
-        if left:  # another pending call of this object may hold the claim
-            for i in left:
-                pending.store_owners(keys[i] + options.holder, owners[i][1:])
-            yield from self._claim_once_more(handle, left, claims, options)
+        if busy:
+            yield from self._claim_busy(handle, owners, claims, options)
         return claims
 
-    def _claim_once_more(
-        self, handle: Handle, indexes: Sequence[int], claims: list[ClaimState], options: ClaimOptions
+    def _claim_busy(
+        self,
+        handle: Handle,
+        owners: Sequence[list[bytes]],
+        claims: list[ClaimState],
+        options: ClaimOptions,
     ) -> Op[None]:
-        """Claim items again with the remaining owners; replace the claims at these indexes."""
+        """Claim busy items again whose holder may be this one; replace their claims in the list.
+
+        Another pending call of this object may hold the item: then its owner is used.  An earlier run of the
+        same work may hold it: then its claim is replaced, if it is still the same; else the item is claimed
+        once more.
+        """
+        busy = [i for i, state in enumerate(claims) if state.status == "busy"]
+        last = [i for i in busy if len(owners[i]) == 1]
+        others = [i for i in busy if len(owners[i]) > 1]
+        if others:
+            yield from self._claim_once_more(handle, others, owners, claims, options._replace(replaced=None))
+        if options.replaced is None:
+            last = [i for i in last if claims[i].is_replaceable]
+        if last and options.replaced != b"":
+            held = b"" if options.replaced else b"".join([claims[i].held for i in last])
+            yield from self._claim_once_more(handle, last, owners, claims, options._replace(replaced=held))
+
+    def _claim_once_more(
+        self,
+        handle: Handle,
+        indexes: Sequence[int],
+        owners: Sequence[list[bytes]],
+        claims: list[ClaimState],
+        options: ClaimOptions,
+    ) -> Op[None]:
+        """Claim items again, with their next owners if any; replace the claims at these indexes."""
         encoded = [claims[i].encoded for i in indexes]
         items = [claims[i].item for i in indexes]
+        packed = handle.layout.pack(encoded)
+        for i in indexes:
+            self._pending.store_owners(
+                self._key(claims[i].encoded) + options.holder, owners[i][1:] or owners[i]
+            )
         try:
-            again = yield from self._claim(handle, encoded, items, handle.layout.pack(encoded), options)
+            again = yield from self._claim(handle, encoded, items, packed, options)
         except BaseException:
             for state in claims:
                 self.claim_again(state)
@@ -246,9 +285,10 @@ class Claims:
                 raise self._lost(state)
 
     def _extended(self, state: ClaimState, lease: int) -> Op[bool]:
-        keys, sent = [self._key(state.encoded)], clock.now()
+        keys = [self._key(state.encoded)]
         if self._stored.has_layers:
             keys.append(self._stored.key)
+        sent = clock.now()
         is_held: bool = (yield from self._call(_EXTEND, keys, state, [lease])) == 1
         if is_held:
             state.prolong(lease, sent)

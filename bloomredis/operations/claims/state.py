@@ -23,7 +23,8 @@ from bloomredis.stored.state.claim_calls import OWNER_BYTES
 ClaimStatus = Literal["claimed", "done", "busy", "released", "lost"]
 
 _HOLDER_BYTES: Final = 8
-_TIME_BYTES: Final = 6
+_NUMBER: Final = slice(_HOLDER_BYTES, _HOLDER_BYTES + 6)
+"""The number of a claim in its owner: 3 bytes of the filter object that made it, then 3 that count."""
 
 _STATUSES: Final[dict[str, ClaimStatus]] = {
     "c": "claimed",
@@ -33,17 +34,24 @@ _STATUSES: Final[dict[str, ClaimStatus]] = {
     "l": "lost",
 }
 _LETTERS: Final = {status: letter for letter, status in _STATUSES.items()}
+_OWN: Final = "o"
+"""The letter of a busy item that is held under the name of this claim's holder."""
 _TOKEN: Final = re.compile(
-    r"claim/([0-9a-f]{8})/([cdbrl])/([tibe])/((?:[0-9a-f]{2})*)/((?:[0-9a-f]{2}){16,24})/([0-9a-f]{1,14})"
+    r"claim/([0-9a-f]{8})/([cdborl])/([tibe])/((?:[0-9a-f]{2})*)/((?:[0-9a-f]{2}){16,24})/([0-9a-f]{1,14})"
     rf"(?:/{SESSION_AND_CALL})?"
 )
 
 
 class ClaimOptions(NamedTuple):
-    """Options of a claim: the lease in milliseconds, and the hash of the holder's name."""
+    """Options of a claim: the lease in milliseconds, and the hash of the holder's name.
+
+    `replaced` are the owners whose claims the call replaces; None if it replaces none, b"" if no further call
+    may replace any.
+    """
 
     lease: int
     holder: bytes = b""
+    replaced: bytes | None = None
 
     @classmethod
     def of(cls, lease: float | timedelta, owner: str | None) -> ClaimOptions:
@@ -51,12 +59,11 @@ class ClaimOptions(NamedTuple):
         duration = arguments.milliseconds("lease", lease)
         return cls(duration, b"" if owner is None else hash_bytes(arguments.owner(owner))[:_HOLDER_BYTES])
 
-    def new_owner(self) -> bytes:
-        """Return a unique owner id; for a named holder it embeds the time."""
+    def new_owner(self, sessions: Sessions) -> bytes:
+        """Return a unique owner id; that of a named holder has a number by the filter object's sessions."""
         if not self.holder:
             return os.urandom(OWNER_BYTES)
-        now = int(time.time() * 1000).to_bytes(_TIME_BYTES)
-        return self.holder + now + os.urandom(OWNER_BYTES - _HOLDER_BYTES - _TIME_BYTES)
+        return self.holder + sessions.next_number() + os.urandom(OWNER_BYTES - _NUMBER.stop)
 
 
 @dataclass(slots=True)
@@ -64,8 +71,9 @@ class ClaimState:
     """The state of a claim on an item, as far as this process knows.
 
     `value` is the value of the claim's key while this process holds the claim: the filter's generation and
-    the owner.  `until` is the monotonic time at which the lease ends: at the earliest if it is our lease, at
-    the latest if it is another worker's.
+    the owner.  `held` is the owner of a busy item that is held under the same holder's name.  `until` is the
+    monotonic time at which the lease ends: at the earliest if it is our lease, at the latest if it is another
+    worker's.
     """
 
     item: object
@@ -75,6 +83,7 @@ class ClaimState:
     until: float = 0.0
     lease: int = 0  # of the claim call, in ms
     holder: bytes = b""  # hash of the holder's name, if there is one
+    held: bytes = b""
     is_finishing: bool = False  # the commit or release has begun; a failed renewal proves nothing then
     loss_unreported: bool = False  # a renewal has found the claim lost, and the caller got no error yet
     session: Session | None = field(default=None, repr=False)  # of a pending commit
@@ -83,6 +92,21 @@ class ClaimState:
     def owner(self) -> bytes:
         """The owner, as in the value."""
         return self.value[-OWNER_BYTES:]
+
+    @property
+    def is_own(self) -> bool:
+        """True for a busy item that is held under the name of this claim's holder."""
+        return self.held != b""
+
+    @property
+    def is_replaceable(self) -> bool:
+        """True if this claim may replace the holder's other one, which is no later claim of the same object.
+
+        Claims of different objects have no order, since the clocks of machines differ: the new claim wins.
+        """
+        mine, held = self.owner[_NUMBER], self.held[_NUMBER]
+        ahead = (int.from_bytes(held[3:]) - int.from_bytes(mine[3:])) % (1 << 24)
+        return self.is_own and not (mine[:3] == held[:3] and ahead < 1 << 23)
 
     @property
     def remaining(self) -> float:
@@ -122,18 +146,21 @@ class ClaimState:
 
 def answered(
     answers: str,
-    busy: Sequence[int],
+    busy: Sequence[str],
     options: ClaimOptions,
     sent: float,
     claims: Iterable[tuple[object, str | bytes, bytes]],
 ) -> list[ClaimState]:
     """Return the claims of a call sent at the monotonic time `sent`, given the answers of `claims_of`."""
-    lease, holder = options
+    lease, holder, _ = options
     own, left, found = sent + lease / 1000, iter(busy), list[ClaimState]()
     for answer, (item, code, value) in zip(answers, claims, strict=True):
-        # A key exists until the millisecond after its last one.
-        until = clock.now() + (next(left) + 1) / 1000 if answer == "b" else own
-        found.append(ClaimState(item, _STATUSES[answer], as_bytes(code), value, until, lease, holder))
+        until, held = own, b""
+        if answer == "b":
+            rest, _, end = next(left).partition("=")
+            until = clock.now() + (int(rest) + 1) / 1000  # a key exists until the millisecond after its last
+            held = holder + bytes.fromhex(end) if end else b""
+        found.append(ClaimState(item, _STATUSES[answer], as_bytes(code), value, until, lease, holder, held))
     return found
 
 
@@ -141,7 +168,8 @@ def token_of(state: ClaimState, name: str) -> str:
     """Return the token of a claim on the filter `name`, from which another process makes the same claim."""
     kind = next(_kinds(state.item, state.encoded))
     until = max(0, int((time.time() + state.until - clock.now()) * 1000))
-    parts = [_check(name), _LETTERS[state.status], kind, state.encoded.hex(), state.value.hex(), f"{until:x}"]
+    letter = _OWN if state.is_own else _LETTERS[state.status]
+    parts = [_check(name), letter, kind, state.encoded.hex(), state.value.hex(), f"{until:x}"]
     if state.session is not None:
         parts += [state.session.name, state.session.call]
     return "/".join(("claim", *parts))
@@ -161,7 +189,8 @@ def parse_token(token: str, name: str) -> ClaimState:
     if check != _check(name):
         raise ValueError(f"the token {shown(token)} is for a claim on another filter, not on {name!r}")
     item = bytes.fromhex(encoded)
-    state = ClaimState(_item(kind, item), _STATUSES[letter], item, bytes.fromhex(value))
+    state = ClaimState(_item(kind, item), _STATUSES.get(letter, "busy"), item, bytes.fromhex(value))
+    state.held = state.owner if letter == _OWN else b""
     state.until = clock.now() + int(until, 16) / 1000 - time.time()
     if session is not None:
         state.session = Session(session, b"", [])  # never reused for another call

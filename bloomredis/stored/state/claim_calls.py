@@ -56,19 +56,22 @@ class _ClaimsCall(FilterCall[Reply], Mergeable):
 
 
 class ClaimCall(_ClaimsCall):
-    """A call that claims items; its arguments are the packed items, the lease and the owners."""
+    """A call that claims items; its arguments are the packed items, the lease and the owners.
+
+    The owners to replace follow, if there are any.
+    """
 
     __slots__ = ()
 
     @property
     def _of_all(self) -> Sequence[Hashable]:
-        return self.arguments[1:2]
+        return self.arguments[1], len(self.arguments)
 
     def joined(self, calls: Sequence[Self]) -> Self:
         """Return one call that makes all these claims."""
-        packed, leases, owners = zip(*[each.arguments for each in calls], strict=True)
+        packed, leases, *owners = zip(*[each.arguments for each in calls], strict=True)
         keys = list(chain.from_iterable(each.keys for each in calls))
-        return self._made(keys, [b"".join(packed), leases[0], b"".join(owners)])
+        return self._made(keys, [b"".join(packed), leases[0], *map(b"".join, owners)])
 
     def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[str]:
         """Yield the reply to each of the calls."""
@@ -76,7 +79,7 @@ class ClaimCall(_ClaimsCall):
         busy = iter(left)
         for call in calls:
             own, answers = answers[: len(call.keys)], answers[len(call.keys) :]
-            yield " ".join([own, *(str(next(busy)) for answer in own if answer == "b")])
+            yield " ".join([own, *(next(busy) for answer in own if answer == "b")])
 
 
 class CommitCall(_ClaimsCall):
