@@ -34,7 +34,8 @@ class Kept:
 
         While the server restarts or fails over, the call waits up to 30 seconds.
 
-        :raises ClaimLostError: the batch took longer than the lease; rerun the part.
+        :raises ClaimLostError: the batch took longer than the lease, or another run of the part is under way;
+            rerun the part.
         """
         keys = [_bytes(item) for item in items]
         new = dict.fromkeys(key for key in keys if key not in self._kept)
@@ -50,6 +51,10 @@ class Kept:
     def _ours(self, keys: Iterable[bytes]) -> set[bytes]:
         """Return the keys that this run or an earlier run of this part keeps; no two `keys` are equal."""
         claims = dict(zip(keys, self._seen.claim_many(keys, self._lease, owner=self._owner), strict=True))
+        if any(claim.is_own for claim in claims.values()):  # to drop them would lose them if that run fails
+            raise ClaimLostError(
+                f"another run of {self._owner} holds its items; rerun it when that has ended"
+            )
         ours = {key for key, claim in claims.items() if claim}
         done = [key for key, claim in claims.items() if claim.state == "done"]
         marked = self._seen.contains_many([self._mark(key) for key in done]) if done else []

@@ -6,8 +6,10 @@ import pickle
 import random
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, ClaimLostError
 from bloomredis.contrib.columns import AbsentRows, Added, KeptRows, NewRows, foreach_batch, register
+from bloomredis.operations.claims.state import ClaimState
 from tests.contrib import pages
 from tests.contrib.violence import KEPT, restart
 from tests.support.readme import ROOT
@@ -106,10 +109,11 @@ def test_a_job_has_a_name(seen: BloomFilter) -> None:
 
 
 @pytest.mark.parametrize("verb", ["claim_many", "add_many", "commit_many"])
+@pytest.mark.parametrize("seconds", [-3600.0, 0.0, 3600.0])
 def test_a_batch_that_was_cut_off_is_run_again(
-    seen: BloomFilter, monkeypatch: pytest.MonkeyPatch, verb: str
+    any_server: Server, seen: BloomFilter, monkeypatch: pytest.MonkeyPatch, verb: str, seconds: float
 ) -> None:
-    """If it is killed between any two calls, no row is lost or doubled."""
+    """If it is killed between any two calls, no row is lost or doubled, whatever the next machine's clock."""
     one, other = pa.table({"url": ["a", "b"]}), pa.table({"url": ["b", "c"]})
     kept = KeptRows(seen, "url", job="november")
 
@@ -120,8 +124,29 @@ def test_a_batch_that_was_cut_off_is_run_again(
         patch.setattr(seen, verb, killed)
         with pytest.raises(KeyboardInterrupt):
             kept(one)
-    found = [*values(kept(other), "url"), *values(kept(one), "url")]
+    monkeypatch.setattr(time, "time", partial(lambda clock: clock() + seconds, time.time))
+    again = BloomFilter.from_url(any_server.url, "seen")
+    found = [*values(kept(other), "url"), *values(KeptRows(again, "url", job="november")(one), "url")]
     assert sorted(found) == ["a", "b", "c"]
+
+
+def test_a_row_of_another_run_is_not_dropped(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a later call for the same part holds a row, the batch fails, since the row is no repeat."""
+    batch = pa.table({"url": ["a", "b"]})
+    claim_many = seen.claim_many
+
+    def late(keys: Iterable[bytes], lease: float, *, owner: str) -> Any:
+        """Claim some items with the owner of a call that began before the call that holds them."""
+        claim_many([*keys][1:], lease, owner=owner)
+        with monkeypatch.context() as inner:
+            inner.setattr(ClaimState, "is_replaceable", property(lambda _: False))
+            return claim_many(keys, lease, owner=owner)
+
+    monkeypatch.setattr(seen, "claim_many", late)
+    with pytest.raises(ClaimLostError, match="another run"):
+        KeptRows(seen, "url", job="november")(batch)
+    monkeypatch.undo()
+    assert len(KeptRows(seen, "url", job="november")(batch)) == 2
 
 
 def test_a_partition_of_dask_is_known_by_its_rows(seen: BloomFilter) -> None:
