@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from bloomredis import (
 )
 from bloomredis.operations.claims import patience
 from bloomredis.protocol.steps import Call, Op, Sleep
+from tests.support.clock import Clock, patched
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
 from tests.support.values import for_each
@@ -154,6 +156,50 @@ def test_a_connection_that_never_comes(any_server: Server, monkeypatch: pytest.M
             claim.commit()
         assert claim.lost
         client.connection_pool.release(taken)
+
+
+def waiting(client: Any, clock: Clock, seconds: float, *, sent: bool) -> None:
+    """Let the client's next call wait for so long: without a connection, or inside of the client."""
+    execute, calls = client.execute_command, count()
+
+    def first() -> None:
+        if next(calls) == 0:
+            clock.advance(seconds)
+            if not sent:
+                raise redis.exceptions.MaxConnectionsError("Too many connections")
+
+    def execute_command(*command: Any, **options: Any) -> Any:
+        first()
+        return execute(*command, **options)
+
+    async def execute_in_task(*command: Any, **options: Any) -> Any:
+        first()
+        return await execute(*command, **options)
+
+    is_asyncio = isinstance(client, redis.asyncio.Redis)
+    client.execute_command = execute_in_task if is_asyncio else execute_command
+
+
+@pytest.mark.parametrize("sent", [False, True])
+@pytest.mark.parametrize("verb", ["claim", "claim_many", "extend", "extend_many"])
+def test_a_lease_begins_when_its_call_is_sent(
+    bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, verb: str, *, sent: bool
+) -> None:
+    """A call that had to wait for most of the lease, or for longer, holds the item for all of the lease."""
+    f = bloom(any_client, "seen", **SIZE, keep_connection=False)
+    (held,) = f.claim_many(["warm"], 30)
+    f.extend_many([held], 30)
+    waiting(getattr(f, "_filter", f)._client, patched(monkeypatch), 25, sent=sent)
+    if verb == "claim":
+        held = f.claim("a", 20)
+    elif verb == "claim_many":
+        (held,) = f.claim_many(["a"], 20)
+    elif verb == "extend":
+        bloom.wait(held.extend(30))
+    else:
+        f.extend_many([held], 30)
+    assert not held.lost
+    assert held.remaining > 15
 
 
 @for_each("commit", COMMITS)

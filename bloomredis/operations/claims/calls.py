@@ -21,6 +21,7 @@ from bloomredis.operations.claims.state import (
     ClaimState,
     ClaimStatus,
     answered,
+    is_late,
 )
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, forms, scripts
@@ -147,9 +148,12 @@ class Claims:
             arguments.append(options.replaced)
         try:
             with self._outcome_matters:
-                sent = clock.now()
-                reply = yield from self._stored.run(_CLAIM, handle, arguments, keys, kind=ClaimCall)
-                answers, busy = claims_of(reply, len(keys))
+                for _ in range(2):
+                    sent = clock.now()
+                    reply = yield from self._stored.run(_CLAIM, handle, arguments, keys, kind=ClaimCall)
+                    answers, busy = claims_of(reply, len(keys))
+                    if "c" not in answers or not is_late(sent, options.lease):
+                        break
         except BaseException:  # even after a refusal, an earlier attempt may have claimed the item
             for key, own in zip(keys, owners, strict=True):
                 pending.store_owners(key + options.holder, own)
@@ -288,11 +292,14 @@ class Claims:
         keys = [self._key(state.encoded)]
         if self._stored.has_layers:
             keys.append(self._stored.key)
-        sent = clock.now()
-        is_held: bool = (yield from self._call(_EXTEND, keys, state, [lease])) == 1
-        if is_held:
+        for _ in range(2):
+            sent = clock.now()
+            if (yield from self._call(_EXTEND, keys, state, [lease])) != 1:
+                return False
             state.prolong(lease, sent)
-        return is_held
+            if not is_late(sent, lease):
+                break
+        return True
 
     def claim_again(self, state: ClaimState) -> None:
         """Let the next claim of the item return this one."""

@@ -144,6 +144,15 @@ class ClaimState:
         self.until = max(self.until, sent + lease / 1000)
 
 
+def is_late(sent: float, lease: int) -> bool:
+    """Return whether the answer to a call of the time `sent` took more than a tenth of the lease, in ms.
+
+    The call has waited for a connection, or was retried, so the lease may have begun later than this process
+    knows.  A second call begins it anew.
+    """
+    return clock.now() - sent > lease / 10_000
+
+
 def answered(
     answers: str,
     busy: Sequence[str],
