@@ -80,19 +80,23 @@ class Database:
         return None if self.find(key) is None else self.text(key)
 
     def set(self, key: bytes, value: Number, *options: Number) -> Reply:
-        self.find(key)
-        rest, deadline, keep = list(options), None, False
+        is_there = self.find(key) is not None
+        rest, deadline, keep, skip = list(options), None, False, False
         old: Reply = b"OK"
         while rest:
             option = bytes(rest.pop(0)).upper()
             if option == b"KEEPTTL":
                 keep = True
+            elif option in (b"XX", b"NX"):
+                skip = is_there == (option == b"NX")
             elif option == b"GET":
                 old = self.get(key)
             elif option in _DEADLINES:
                 deadline = _DEADLINES[option](self.now, int(rest.pop(0)))
             else:
                 raise ServerError("ERR syntax error")
+        if skip:
+            return None
         if not keep:
             self.deadlines.pop(key, None)
         self.values[key] = _bytes(value)

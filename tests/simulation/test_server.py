@@ -77,7 +77,7 @@ def drawn(rng: random.Random) -> tuple[Any, ...]:
             ("SET", key, value),
             ("SET", key, value, "PX", 10**9),
             ("SET", key, value, "PXAT", deadline),
-            ("SET", key, value, "KEEPTTL"),
+            ("SET", key, value, rng.choice(("XX", "NX")), "KEEPTTL"),
             ("SET", key, b"%d" % number),
             ("GETRANGE", key, number, rng.randrange(-3, 40)),
             ("SETRANGE", key, max(0, number), value),
