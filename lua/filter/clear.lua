@@ -25,10 +25,8 @@ if not filter then
 end
 local left = redis.call('PTTL', key)
 local ttl = left < 0 and 0 or math.max(1, left)
--- A server that no longer accepts strings of this length refuses this write, and nothing is lost.
-local last = redis.call('STRLEN', key) - 1
 redis.call('TIME')  -- if a right is missing, the server must refuse the call before UNLINK
-redis.call('SETRANGE', key, last, redis.call('GETRANGE', key, last, last))
+probe(key, template)
 if ttl > 0 then
   redis.call('PEXPIRE', key, ttl)
 end

@@ -22,6 +22,7 @@ if not all then
   return refusal
 end
 local existed = math.min(1, redis.call('EXISTS', unpack(all)))
-keep(receipt, number, existed)
+keep(receipt, number)
 redis.call('UNLINK', unpack(all))
+keep(receipt, number, existed)
 return existed

@@ -25,19 +25,25 @@ for i = 1, strings do
     return 0
   end
 end
+local function set_ttl(i, key)
+  local ttl = read_number(ARGV[i + 1], 1)
+  if ttl then
+    redis.call('PEXPIRE', key, ttl)
+  else
+    redis.call('PERSIST', key)
+  end
+end
 for i = 1, strings do
   if redis.call('EXISTS', KEYS[2 * i + 1]) == 0 then
     return redis.error_reply('BLOOMMISSING a string that was written is gone')
   end
+  -- These commands do nothing; but if a right is missing, the server refuses them before the first change.
+  set_ttl(i, KEYS[2 * i])
+  redis.call('RENAME', KEYS[2 * i + 1], KEYS[2 * i + 1])
 end
 keep(receipt, number)
 for i = 1, strings do
-  local ttl = read_number(ARGV[i + 1], 1)
-  if ttl then
-    redis.call('PEXPIRE', KEYS[2 * i + 1], ttl)
-  else
-    redis.call('PERSIST', KEYS[2 * i + 1])
-  end
+  set_ttl(i, KEYS[2 * i + 1])
   redis.call('RENAME', KEYS[2 * i + 1], KEYS[2 * i])
 end
 keep(receipt, number, 1)

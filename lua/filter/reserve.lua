@@ -20,13 +20,11 @@ elseif not ttl then
   return redis.error_reply('BLOOMARGUMENT the time to live must be a number of milliseconds')
 end
 
-if redis.call('EXISTS', key) == 0 then
-  -- The generation contains the time, so that a delayed copy of this call does not create a lost generation again.
-  local time = clock()
-  create(key, template:sub(1, 44) .. write_u64(time):sub(5) .. template:sub(49), ttl, time)
+local there, refusal = read_header(key)
+if there or redis.call('EXISTS', key) == 1 then
+  return there and describe(key, there) or refusal
 end
-local header, refusal = read_header(key)
-if not header then
-  return refusal
-end
-return describe(key, header)
+describe(key, '')  -- if a right is missing, the server must refuse the call before the first write
+-- The generation contains the time, so that a delayed copy of this call does not create a lost generation again.
+local time = clock()
+return describe(key, create(key, template:sub(1, 44) .. write_u64(time):sub(5) .. template:sub(49), ttl, time))

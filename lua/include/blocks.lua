@@ -20,7 +20,7 @@ local function read_blocks(filter, packed, offset, stride)
 
   local function set_run(first, last, before)
     local first_item, last_item = offset + (first - 1) * stride, offset + (last - 1) * stride
-    local receipt, number, lasting, is_single = nil, nil, nil, nil  -- `before` keeps the receipt
+    local last_bit, receipt, number, lasting, is_single = nil, nil, nil, nil, nil  -- `before` needs none of them
     -- paste: set_blocks
     return table.concat(answers), added
   end

@@ -30,6 +30,11 @@ end
 -- half full takes a call's first item, as in the other system, unless a next bitmap is impossible.
 local function chain_room(filter, is_first)
   local left = bits_left(filter)
+  -- These change nothing, but a user without the right to what note_put does is refused before the first change.
+  if is_first and redis.call('EXISTS', filter.next) == 0 and redis.call('PTTL', filter.cursor) then
+    redis.call('UNLINK', filter.next)
+    redis.call('PEXPIRE', filter.next, 1)
+  end
   filter.was_empty = filter.was_empty or left * 2 == num_bits_of(filter.header)
   if left < 0 and not (is_first and filter.number + 1 < MAX_BITMAPS) then
     return 0

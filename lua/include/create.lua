@@ -18,6 +18,13 @@ local function check_template(template)
   end
 end
 
+-- Let the server refuse to create a filter with this header before an older one is deleted.  The string may be longer
+-- than it allows (proto-max-bulk-len), which it checks wherever it reads a bit.  These commands change nothing.
+local function probe(key, template)
+  redis.call('SETRANGE', key, 0, '')
+  redis.call('GETBIT', key, size_of(template) * 8 - 1)
+end
+
 -- Store a string of zeros that expires after `ttl` ms, or never if `ttl` is 0.  The last byte is written first, so that
 -- the server allocates the string once, at its exact size.  The commands before it change nothing, so that the server
 -- can refuse them without harm: SETRANGE if the memory is full, which the server checks only at a script's first write,

@@ -36,8 +36,8 @@ end
 
 -- `open_filter` for the layers of a layer record, without layers of a rotating filter whose items have all expired.
 -- `room` is the number of items that the newest layer takes, 0 if its slice `is_over`.  `lasting` is the longest time
--- in milliseconds that an item stays.  `record` is the key of a layer record that expires with its layers.  `has_ended`
--- is true if one of the layers that the caller knows has ended.
+-- in milliseconds that an item stays, if a receipt would stay longer.  `record` is the key of a layer record that
+-- expires with its layers.  `has_ended` is true if one of the layers that the caller knows has ended.
 local function open_recorded(keys, identity, reads)
   local record, refusal = check_record(keys, identity, reads)
   if not record then
@@ -62,7 +62,7 @@ local function open_recorded(keys, identity, reads)
     shared = shared,
     room = 0,
     is_over = is_over,
-    lasting = width and math.ceil((slices + 1) * width / 1000),
+    lasting = width and (slices + 1) * width < RECEIPT_MS * 1000 and math.ceil((slices + 1) * width / 1000),
     record = width and keys[#keys - others],
   }
   for i = 0, others do

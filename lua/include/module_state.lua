@@ -9,22 +9,6 @@ local function module_missing(key)
   end
 end
 
--- Store a filter with its marks, which expires after `ttl` ms, or never if `ttl` is 0.  If a command is refused, delete
--- the filter and return the error reply.
-local function create_marked(key, generation, kind, markers, copies, encoding, options, ttl)
-  options[#options + 1] = 'ITEMS'
-  append_marks(options, generation, kind, markers, copies, encoding)
-  local made = redis.pcall('BF.INSERT', key, unpack(options))
-  if made.err then
-    return made
-  end
-  local expires = ttl > 0 and redis.pcall('PEXPIRE', key, ttl)
-  if type(expires) == 'table' then
-    redis.call('UNLINK', key)
-    return expires
-  end
-end
-
 -- The description of a filter for a client; `created` is its generation if this call created it, else ''.
 local function state_of(key, created, questions)
   local about = redis.pcall('BF.INFO', key)
@@ -40,4 +24,26 @@ local function state_of(key, created, questions)
     return ('%02x'):format(byte:byte())
   end)
   return { digits, redis.call('PTTL', key), about, dump[2] or '', string.char(unpack(answers)) }
+end
+
+-- Store a filter with its marks, which expires after `ttl` ms, or never if `ttl` is 0; return its description.  If a
+-- command is refused, delete the filter and return the error reply.
+local function create_marked(key, generation, kind, markers, copies, encoding, options, ttl, questions)
+  options[#options + 1] = 'ITEMS'
+  append_marks(options, generation, kind, markers, copies, encoding)
+  local made = redis.pcall('BF.INSERT', key, unpack(options))
+  if made.err then
+    return made
+  end
+  local _, state = pcall(function()
+    if ttl > 0 then
+      redis.call('PEXPIRE', key, ttl)
+    end
+    return state_of(key, generation, questions)
+  end)
+  state = type(state) == 'table' and state or redis.error_reply(state)  -- before 7.0 an error is a string
+  if state.err then
+    redis.call('UNLINK', key)
+  end
+  return state
 end

@@ -23,7 +23,10 @@ local function or_bytes(filter, first, bytes, old_key, new_key)
   end
   local old = redis.call('GETRANGE', filter.key, start, stop)
   replicate(redis.REPL_NONE)
-  redis.call('UNLINK', old_key, new_key)  -- first, so that a user without this right leaves nothing behind
+  -- The keys are free, so these do nothing; but a user without the right to one of them leaves nothing behind.
+  redis.call('UNLINK', old_key, new_key)
+  redis.call('BITOP', 'OR', new_key, new_key, old_key)
+  redis.call('GET', new_key)
   redis.call('SET', old_key, old)
   redis.call('SET', new_key, bytes)
   redis.call('BITOP', 'OR', new_key, new_key, old_key)

@@ -1,5 +1,6 @@
 -- Receipts of calls (session.lua): written before a call's first write and after its last, and read by retries.
 -- include: format
+-- include: numbers
 -- include: answer
 -- include: session
 
@@ -10,15 +11,20 @@ local function keep(receipt, number, reply, lasting)
   end
 end
 
--- Let the server refuse the call before its first change, if a right is missing, the memory is full or a quorum is
--- lost: these writes change nothing.  A `filter` of the module contains its marker, so adding the marker changes
--- nothing.
+-- Let the server refuse the call before its first change: for a missing right, a full memory, a lost quorum, or a
+-- string longer than it allows (proto-max-bulk-len), which it checks wherever it reads a bit.  These commands change
+-- nothing; a `filter` of the module contains its marker, so adding the marker changes nothing.
 local function begin(filter, receipt, number, lasting)
   if filter.marker then
     redis.call('BF.ADD', filter.key, filter.marker)
-  end
-  if receipt or not filter.marker then
-    redis.call('SETRANGE', filter.marker and receipt or filter.key, 0, '')
+  else
+    redis.call('GETBIT', filter.key, filter.first_bit + num_bits_of(filter.header) * filter.cell_bits - 1)
+    if filter.expires then
+      redis.call('PEXPIRE', filter.key, filter.ttl)
+    end
+    if not receipt then
+      redis.call('SETRANGE', filter.key, 0, '')
+    end
   end
   keep(receipt, number, nil, lasting)
 end

@@ -1,9 +1,9 @@
 -- Set the bits of all items whose first bytes in `packed` are at `first_item`, `first_item + stride` and so on to
 -- `last_item`.  Sets `answers` to a character for each item ('1' is new) unless the call `is_single`, `count` to the
 -- number of items and `added` to the number of new items.  Before the first write it calls `before`.  If `before` is
--- nil, it writes an empty string, so that the server can refuse writes before a change, and stores the receipt, with
--- the reply if the call `is_single`.  Needs all that read_block needs, and the locals stride, item_bytes, before,
--- receipt, number, lasting and is_single.
+-- nil, it reads the filter's last bit, which the server refuses if the string is longer than it allows, and stores the
+-- receipt, with the reply if the call `is_single`.  Needs all that read_block needs, and the locals stride, item_bytes,
+-- before, last_bit, receipt, number, lasting and is_single.
 local answers, count, added, writing = not is_single and {}, 0, 0, false
 for item = first_item, last_item, stride do
   local answer = '0'
@@ -21,7 +21,7 @@ for item = first_item, last_item, stride do
         if before then
           before()
         else
-          call('SETRANGE', key, 0, '')
+          call('GETBIT', key, last_bit)
           if receipt then
             local reply = is_single and '1'
             -- paste: write_receipt

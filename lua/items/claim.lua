@@ -52,27 +52,30 @@ local function is_free(i, mine, held)
   return outlived or #held == #mine + #RELEASED and held ~= mine .. RELEASED
 end
 
-local answers, left = {}, {}
+if filter.record then
+  outlast(filter.record, lease)
+end
+local done, answers, left = {}, {}, {}
+for i = 1, items.count do
+  done[i] = items.test(i)  -- the server may refuse to read a bit, so all are read before the first claim
+end
 for i = 1, items.count do
   local claim = KEYS[i + 1]
   local mine = value_for(i, owners)
-  if items.test(i) then
+  if done[i] then
     answers[i] = 'd'
   else
-    local held = value_of(claim)
+    local held, lasts = value_of(claim), redis.call('PTTL', claim)
     if held == mine or is_free(i, mine, held) then
       -- A delayed copy of a call must not shorten the lease.
-      if held ~= mine or redis.call('PTTL', claim) < lease then
+      if held ~= mine or lasts < lease then
         redis.call('SET', claim, mine, 'PX', lease)
       end
       answers[i] = 'c'
     else
       answers[i] = 'b'
-      left[#left + 1] = ' ' .. math.max(0, redis.call('PTTL', claim)) .. (held and end_of_own(mine, held) or '')
+      left[#left + 1] = ' ' .. math.max(0, lasts) .. (held and end_of_own(mine, held) or '')
     end
   end
-end
-if filter.record then
-  outlast(filter.record, lease)
 end
 return table.concat(answers) .. table.concat(left)

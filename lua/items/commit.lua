@@ -66,14 +66,15 @@ local function commit(i)
       redis.call('UNLINK', claim)
     end
   end
-  -- Every write that the server may refuse comes before the first bit.
-  local reply, new = set_items(items, function()
-    begin(filter, receipt, number, filter.lasting)
-    if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) < BLOCKED then
-      redis.call('SETBIT', filter.key, 0, redis.call('GETBIT', filter.key, 0))
-    end
-    drop()
-  end, i)
+  -- Every command that the server may refuse comes before the first change: those of later items too.
+  begin(filter, receipt, number, filter.lasting)
+  if count > 1 then
+    redis.call('SET', claim, '', 'NX')
+  end
+  if not filter.marker and filter.cell_bits == 1 and not is_blocked(filter) then
+    redis.call('SETBIT', claim, 0, redis.call('GETBIT', claim, 0))
+  end
+  local reply, new = set_items(items, drop, i)
   if #reply == 0 then
     if left and left > 0 then  -- the module has refused the item: restore its claim
       redis.call('SET', claim, filter.generation .. owner, 'PX', left)

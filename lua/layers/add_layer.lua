@@ -70,29 +70,24 @@ if grows then
   end
 end
 
-local expires = ttl
-if there ~= '' then
-  local left = redis.call('PTTL', key)
-  expires = left < 0 and 0 or math.max(1, left)
-end
--- These writes change nothing: if the memory is full or a right is missing, the server refuses them before the others.
-redis.call('SETRANGE', key, 0, '')
-if expires > 0 then
-  redis.call('PEXPIRE', key, expires)
-end
-if there ~= '' then
-  redis.call('SET', key, there, 'KEEPTTL')
-end
-
-redis.call('UNLINK', layer)
-for i = 1, grows and 0 or #KEYS - 2 do
-  redis.call('UNLINK', KEYS[i + 2])
-end
+local left = redis.call('PTTL', key)
+local expires = there == '' and ttl or left < 0 and 0 or math.max(1, left)
 local lasting = expires
 if width then
   local past_from = (slice_at(time, width, slices) + slices + 1) * width
   local grace = math.min(60000000, width * slices)  -- in case the clock is set back a little
   lasting = math.ceil((past_from + grace - time) / 1000)
+end
+-- These writes change no data: if the server refuses the call, it refuses them before the others.
+probe(key, template)
+if lasting > 0 then
+  redis.call('PEXPIRE', key, math.max(lasting, expires))
+end
+redis.call('SET', key, there, 'XX', 'KEEPTTL')
+
+redis.call('UNLINK', layer)
+for i = 1, grows and 0 or #KEYS - 2 do
+  redis.call('UNLINK', KEYS[i + 2])
 end
 local header = create(layer, template, lasting, time)
 local record = wanted .. times .. header:sub(49, 56)

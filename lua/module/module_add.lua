@@ -74,9 +74,6 @@ local earlier = earlier_receipt
 if earlier then
   return earlier
 end
-if receipt then
-  redis.call('SETRANGE', receipt, 0, '')
-end
 keep(receipt, number)
 
 -- Add items one by one, since an error in a single command for all would lose the other answers.

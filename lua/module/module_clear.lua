@@ -39,13 +39,14 @@ if redis.call('EXISTS', made) == 1 then
   redis.call('UNLINK', made)
 end
 local left = redis.call('PTTL', key)
-local failed = create_marked(made, generation, kind, count, copies, encoding, options, left < 0 and 0 or math.max(1, left))
-if failed then
-  return failed
+local ttl = left < 0 and 0 or math.max(1, left)
+local state = create_marked(made, generation, kind, count, copies, encoding, options, ttl, '')
+if state.err then
+  return state
 end
 local renamed = redis.pcall('RENAME', made, key)
 if renamed.err then
   redis.call('UNLINK', made)
   return renamed
 end
-return state_of(key, generation, '')
+return state

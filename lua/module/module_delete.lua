@@ -16,6 +16,7 @@ local refusal = replay(receipt, number) or check_markers(key, markers)
 if refusal then
   return refusal
 end
-keep(receipt, number, 1)
+keep(receipt, number)
 redis.call('UNLINK', key)
+keep(receipt, number, 1)
 return 1

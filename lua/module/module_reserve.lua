@@ -25,7 +25,6 @@ if unable then
 elseif not ttl or not random or not questions or random ~= '' and not (markers and copies and encoding) then
   return redis.error_reply('BLOOMARGUMENT the time to live, the random bytes, the questions or numbers are missing')
 end
-local created = ''
 if redis.call('EXISTS', key) == 0 then
   if random == '' then
     return redis.error_reply('BLOOMMISSING there is no such key')
@@ -34,10 +33,6 @@ if redis.call('EXISTS', key) == 0 then
   for i = 7, #ARGV do
     options[i - 6] = ARGV[i]
   end
-  created = new_generation(random)
-  local failed = create_marked(key, created, 'made', markers, copies, encoding, options, ttl)
-  if failed then
-    return failed
-  end
+  return create_marked(key, new_generation(random), 'made', markers, copies, encoding, options, ttl, questions)
 end
-return state_of(key, created, questions)
+return state_of(key, '', questions)

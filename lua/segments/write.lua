@@ -18,6 +18,6 @@ if not length or not ttl or not first or not piece or first + #piece > length th
 elseif redis.call('STRLEN', key) ~= length then
   return 0
 end
+redis.call('PEXPIRE', key, ttl)  -- first, so that a user without this right writes nothing
 redis.call('SETRANGE', key, first, piece)
-redis.call('PEXPIRE', key, ttl)
 return 1

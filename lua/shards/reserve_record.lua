@@ -23,23 +23,18 @@ elseif record ~= ''
   return redis.error_reply('BLOOMARGUMENT the shard record is malformed')
 end
 
-local there = read_header(key)
+local there, refusal = read_header(key)
+local left = redis.call('PTTL', key)
 local replaces = there and there:sub(1, IDENTITY_BYTES) == replaced
-if record ~= '' and (replaces or redis.call('EXISTS', key) == 0) then
+if record ~= '' and (replaces or left == -2) then
   local now = redis.call('TIME')
   if replaces then
-    local left = redis.call('PTTL', key)
     ttl = left < 0 and 0 or math.max(1, left)
   end
-  redis.call('SET', key, record:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. record:sub(IDENTITY_BYTES + 1))
-  if ttl > 0 then
-    redis.call('PEXPIRE', key, ttl)
-  end
-end
-
-local header, refusal = read_header(key)
-if not header then
+  record = record:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. record:sub(IDENTITY_BYTES + 1)
+  redis.call('SET', key, record, unpack(ttl > 0 and { 'PX', ttl } or {}))
+  return { hex(record), redis.call('PTTL', key) }
+elseif not there then
   return refusal
 end
-local whole = header:byte(11) == SHARDED and redis.call('GETRANGE', key, 0, -1) or header
-return { hex(whole), redis.call('PTTL', key) }
+return { hex(there:byte(11) == SHARDED and redis.call('GETRANGE', key, 0, -1) or there), left }

@@ -17,10 +17,11 @@ if not part then
 elseif part.first_bit == 0 or part.header:byte(FLAGS) < PART_MADE or not ttl then
   return redis.error_reply('BLOOMARGUMENT it is no part that is being made, or the time to live is malformed')
 end
-redis.call('SETRANGE', key, FLAGS - 1, string.char(part.header:byte(FLAGS) - PART_MADE))
+redis.call('SETRANGE', key, 0, '')  -- lets the server refuse the write before the time to live changes
 if ttl > 0 then
   redis.call('PEXPIRE', key, ttl)
 else
   redis.call('PERSIST', key)
 end
+redis.call('SETRANGE', key, FLAGS - 1, string.char(part.header:byte(FLAGS) - PART_MADE))
 return 1

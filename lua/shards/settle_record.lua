@@ -19,9 +19,10 @@ if not record then
 elseif record.header:byte(11) ~= SHARDED or SHARD_RECORD_BYTES + #made ~= redis.call('STRLEN', key) then
   return redis.error_reply('BLOOMARGUMENT the key holds no shard record, or none with so many parts')
 end
+local left = redis.call('PTTL', key)
 local state = redis.call('GETRANGE', key, SHARD_RECORD_STATE, SHARD_RECORD_STATE + 1)
 if state ~= SHARD_RECORD_IN_USE and state ~= SHARD_RECORD_DELETED then
   redis.call('SETRANGE', key, SHARD_RECORD_BYTES, made)
   redis.call('SETRANGE', key, SHARD_RECORD_STATE, SHARD_RECORD_IN_USE)
 end
-return { hex(redis.call('GETRANGE', key, 0, -1)), redis.call('PTTL', key) }
+return { hex(redis.call('GETRANGE', key, 0, -1)), left }

@@ -184,20 +184,35 @@ def test_a_count_that_others_raised_is_no_loss(any_client: redis.Redis, bloom: A
     assert counting.info().count == 0
 
 
-@for_each("layout", ["blocked", "classic"])
-def test_a_clear_that_the_server_refuses_loses_nothing(server: Server, bloom: Any, layout: Any) -> None:
-    """If the server refuses a string of that size, the filter stays unchanged."""
+ITEMS = [f"{i}" for i in range(50)]
+LONG: dict[str, tuple[str, dict[str, Any]]] = {
+    "blocked": ("BloomFilter", {"layout": "blocked"}),
+    "classic": ("BloomFilter", {"layout": "classic"}),
+    "scaling": ("ScalingBloomFilter", {}),
+    "rotating": ("RotatingBloomFilter", {"window": 3600, "slices": 1}),
+    "sharded": ("ShardedBloomFilter", {"shards": 2}),
+}
+
+
+@for_each("kind", LONG)
+def test_a_filter_that_became_too_long_is_left_alone(server: Server, kind: str) -> None:
+    """If the server no longer allows strings of that length, calls are refused, and nothing changes."""
+    name, options = LONG[kind]
     with server.client() as client:
-        f = bloom(client, "seen", capacity=3_000_000, error_rate=0.01, layout=layout)
+        f = getattr(bloomredis, name)(client, "seen", capacity=3_000_000, error_rate=0.01, **options)
         f.add("x")
         client.config_set("proto-max-bulk-len", "1mb")
         try:
-            with pytest.raises((BloomError, redis.ResponseError)):
-                f.clear()
-            assert client.exists("seen")
+            for first in range(20):  # some have a bit below the new limit
+                with pytest.raises(redis.ResponseError):
+                    f.add_many(ITEMS[first:])
+            if kind != "sharded":  # whose shards get their length by the first add
+                with pytest.raises(redis.ResponseError):
+                    f.clear()
         finally:
             client.config_set("proto-max-bulk-len", "512mb")
         assert "x" in f
+        assert f.add_many(ITEMS) == [True] * len(ITEMS)
         f.clear()
         assert "x" not in f
 
