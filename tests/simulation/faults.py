@@ -56,15 +56,10 @@ def refuse(world: Stage, ref: str, word: str) -> None:
 def exhaust(world: Stage, ref: str) -> None:
     """Let the client's pool have no free connection, so that a message was never sent."""
     exchange = world.network.exchanges.get(ref)
-    if exchange is not None and _unsent(world, exchange):
+    if exchange is not None and _first(exchange) and not world.network.has_strays(exchange):
         del world.network.exchanges[ref]
         error = redis.exceptions.MaxConnectionsError("Too many connections")
         world.go_on(exchange.owner, lambda: exchange.fail(error))
-
-
-def _unsent(world: Stage, exchange: Exchange) -> bool:
-    """Return whether it makes no difference if the only message of an exchange was never sent."""
-    return exchange.sendings == 1 and _unexecuted(exchange) and not world.network.has_strays(exchange)
 
 
 def copy(world: Stage, ref: str) -> None:
@@ -246,6 +241,10 @@ def _unexecuted(exchange: Exchange) -> bool:
     return exchange.message is not None and not exchange.message.replies
 
 
+def _first(exchange: Exchange) -> bool:
+    return exchange.sendings == 1 and _unexecuted(exchange)
+
+
 def _executed(exchange: Exchange) -> bool:
     return exchange.message is not None and exchange.message.is_executed
 
@@ -308,7 +307,7 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "late_copy": (1.5, _on_exchange("lose", _unexecuted, HOW, (True,))),
     "double_copy": (1.0, _on_exchange("copy", lambda _: True)),
     "refusal": (1.5, _on_exchange("refuse", _unexecuted, WORDS)),
-    "no_connection": (1.0, _on_exchange("exhaust", _unexecuted)),
+    "no_connection": (1.0, _on_exchange("exhaust", _first)),
     "script_flush": (0.5, _of("flush_scripts")),
     "flush_all": (0.2, _of("flush_all")),
     "evict_filter": (0.3, _of("evict", ("filter",), range(1))),

@@ -224,6 +224,7 @@ class Stage(ABC):
     def _deliver(self, call: Call, step: Any) -> None:
         """Send an operation's commands by the cluster client's acts."""
         acts: Any = cluster.make(self, step) if isinstance(step, Asked) else cluster.run(self, step.calls)
+        sent: list[Exchange] = []
 
         def go_on(on: Callable[[], Any]) -> None:
             try:
@@ -235,7 +236,13 @@ class Stage(ABC):
             except Exception as error:
                 call.fail(error)
             else:
-                self._send_to_nodes(call, act, acts, go_on)
+                sent.extend(self._send_to_nodes(call, act, partial(go_on_after, act), sent))
+
+        def go_on_after(act: Any, answers: list[Any]) -> None:
+            if isinstance(act, cluster.SendAll):
+                go_on(partial(acts.send, answers))
+            else:
+                go_on(partial(acts.throw if isinstance(answers[0], Exception) else acts.send, answers[0]))
 
         go_on(partial(next, acts))
 
@@ -248,9 +255,12 @@ class Stage(ABC):
         )
 
     def _send_to_nodes(
-        self, call: Call, act: Any, acts: Any, go_on: Callable[[Callable[[], Any]], None]
-    ) -> None:
-        """Send commands to one node, or to several at once; then go on with the acts."""
+        self, call: Call, act: Any, go_on: Callable[[list[Any]], None], earlier: Sequence[Exchange]
+    ) -> list[Exchange]:
+        """Send commands to one node, or to several at once; then go on with the answers.
+
+        :param earlier: the exchanges of the same step, which may have executed the same commands.
+        """
         sends = act.sends if isinstance(act, cluster.SendAll) else [act]
         answers: list[Any] = [None] * len(sends)
         waiting = set(range(len(sends)))
@@ -258,21 +268,22 @@ class Stage(ABC):
         def take(i: int, answer: Any) -> None:
             answers[i] = answer
             waiting.discard(i)
-            if waiting:
-                return
-            if isinstance(act, cluster.SendAll):
-                go_on(partial(acts.send, answers))
-            else:
-                go_on(partial(acts.throw if isinstance(answer, Exception) else acts.send, answer))
+            if not waiting:
+                go_on(answers)
 
+        exchanges = []
         for i, send in enumerate(sends):
             exchange = Exchange(
                 *(f"{call.ref}@{i}", call.owner, send.commands, call.requests),
                 is_single=False,
                 place=int(send.node.name),
             )
+            exchange.executions = sum(each.executions for each in earlier)
             exchange.answer = exchange.fail = partial(take, i)
+            exchanges.append(exchange)
+        for exchange in exchanges:
             self.network.send(exchange, self.server.data.now)
+        return exchanges
 
     def _here(self, step: Here) -> Any:
         if isinstance(step, Sleep):
