@@ -51,8 +51,8 @@ class FilterFullError(BloomError):
 class ConnectionFailedError(BloomError):
     """No reply arrived, but the call changed nothing, or repeating it does no harm.
 
-    The client's own error is its ``__cause__``.  If no connection was free, `sent` is False: the server
-    cannot have executed the call.
+    The client's own error is its ``__cause__``.  If no connection was free for any attempt, `sent` is False:
+    the server cannot have executed the call.
     """
 
     sent = True

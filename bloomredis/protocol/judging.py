@@ -22,7 +22,7 @@ from bloomredis.protocol.replies import (
     explained,
     is_unsent,
     is_used_by_clone,
-    raise_from,
+    raise_explained,
 )
 from bloomredis.protocol.steps import Call, Outcome
 
@@ -71,10 +71,10 @@ def _is_refusal(error: BaseException, *, by_client: bool) -> bool:
 
 def raise_judged(call: Call, error: Exception) -> NoReturn:
     """Raise the error of this library for the error of a call's last attempt."""
-    meaning = explained(error)
     if judge(call, error) is Verdict.PENDING:
+        meaning = explained(error)
         if is_unsent(error):
-            meaning = ConnectionFailedError(f"{call.lost}; then {error}")
-        elif isinstance(meaning, ServerRefusedError):
-            meaning = RefusedAgain(str(meaning), meaning.word)
-    raise_from(meaning, error)
+            raise ConnectionFailedError(f"{call.lost}; then {error}") from error
+        if isinstance(meaning, ServerRefusedError):
+            raise RefusedAgain(str(meaning), meaning.word) from error
+    raise_explained(error)

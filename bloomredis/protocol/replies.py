@@ -187,11 +187,7 @@ def _not_sent(error: Exception) -> ConnectionFailedError:
 
 def raise_explained(error: Exception) -> NoReturn:
     """Raise the error of this library for a client's error."""
-    raise_from(explained(error), error)
-
-
-def raise_from(meaning: Exception, error: Exception) -> NoReturn:
-    """Raise the meaning of a client's error."""
+    meaning = explained(error)
     if meaning is error:
         raise error
     raise meaning from error

@@ -33,7 +33,7 @@ class Call:
     The other attributes are the record of its attempts, which `judging.judge` reads.  Each is missing until
     it is needed, so that the record of a call that succeeds costs nothing.
 
-    :ivar lost: the error of an attempt that may have been executed, while no attempt has been answered.
+    :ivar lost: the text of the error of an attempt that may have been executed, until an attempt is answered.
     :ivar by_client: True if the client made an attempt, which it may have resent unnoticed.
     :ivar stands_for: the calls that share its attempts: it is a copy of them, or does their work.
     """
@@ -43,13 +43,13 @@ class Call:
     text: str = ""
     again: bool = True
     server: tuple[int, ...] = ()
-    lost: BaseException | None = field(init=False, repr=False)
+    lost: str | None = field(init=False, repr=False)
     by_client: bool = field(init=False, repr=False)
     stands_for: Sequence[Call] = field(init=False, repr=False)
 
     def lose(self, error: BaseException) -> None:
         """Record an attempt that may have been executed, and got no answer."""
-        self.lost = error
+        self.lost = str(error)  # not the error, whose traceback refers to this call
         for each in getattr(self, "stands_for", ()):
             each.lose(error)
 
