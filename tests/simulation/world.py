@@ -123,7 +123,10 @@ class World(Stage):
 
     def _claimed(self, requests: Sequence[Request], generation: bytes | None, reply: Any) -> None:
         about = [each for each in requests if self._claim_keys[each.item] in self._command]
-        states = dict(zip(dict.fromkeys(each.item for each in about), reply, strict=False))
+        in_order = sorted(
+            {each.item for each in about}, key=lambda i: self._command.index(self._claim_keys[i])
+        )
+        states = dict(zip(in_order, reply, strict=False))
         for request in about:  # equal items share their claim
             request.generation, claims = generation, states[request.item] in ("c", ord("c"))
             if claims:
