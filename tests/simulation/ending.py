@@ -19,7 +19,7 @@ _LAST: Final = Setup("end", ((("on_lost", "recreate"),),))
 
 def finish(world: World) -> None:
     """End all calls, retry those without an answer, and check the final state."""
-    world.server.denied, world.server.replicas = frozenset(), 2
+    world.server.replicas = 2
     drain(world)
     world.begin_process(_LAST)
     for number, request in enumerate(list(world.history.unknown)):

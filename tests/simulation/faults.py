@@ -14,9 +14,11 @@ import redis
 from tests.simulation.actions import Action
 from tests.simulation.database import what_is
 from tests.simulation.forking import Forked, inherit
+from tests.simulation.history import Violation
 from tests.simulation.network import Exchange, error_of
-from tests.simulation.outcomes import REFUSES, SoftTimeLimit
+from tests.simulation.outcomes import SoftTimeLimit, is_refused
 from tests.simulation.processes import Owner, Process
+from tests.simulation.server import COMMANDS, REFUSES, Server
 from tests.simulation.stage import ACTIONS, Stage
 from tests.simulation.world import World
 
@@ -51,6 +53,33 @@ def refuse(world: Stage, ref: str, word: str) -> None:
         message = exchange.message
         rest = len(exchange.commands) - len(message.replies)
         message.replies += [error_of(f"{word} {REFUSES}")] * rest
+
+
+def refuse_inside(world: Stage, ref: str, denied: Sequence[str], longest: int) -> None:
+    """Execute a message while the server denies commands or refuses long strings, which changes no data."""
+    exchange = world.network.exchanges.get(ref)
+    if exchange is None or exchange.message is None or exchange.message.is_executed:
+        return
+    message = exchange.message
+    server, replies = world.servers[exchange.place], len(message.replies)
+    usual, before = (server.denied, server.longest), _data(server)
+    server.denied, server.longest = frozenset(denied), longest
+    try:
+        world.execute(ref)
+    finally:
+        server.denied, server.longest = usual
+    if any(is_refused(reply) for reply in message.replies[replies:]) and _data(server) != before:
+        changed = [key for key in {**before, **_data(server)} if before.get(key) != _data(server).get(key)]
+        raise Violation("changed though refused", f"{message.name} was refused, and has changed {changed}")
+
+
+def _data(server: Server) -> dict[bytes, tuple[Any, bool]]:
+    """Return each value and whether it expires, without receipts, which may say that a call was begun."""
+    return {
+        key: (server.data.values[key], key in server.data.deadlines)
+        for key in server.data.alive()
+        if what_is(key) != "receipt"
+    }
 
 
 def exhaust(world: Stage, ref: str) -> None:
@@ -115,11 +144,6 @@ def jump(world: World, seconds: float) -> None:
     """Advance the server's clock."""
     world.jump(seconds)
     world.history.jumped = world.history.step
-
-
-def deny(world: Stage, *verbs: str) -> None:
-    """Deny the user these commands from now on, and no others."""
-    world.server.denied = frozenset(verbs)
 
 
 def replicas(world: Stage, number: int) -> None:
@@ -294,10 +318,14 @@ def _copy(action: str, *args: Sequence[Any]) -> Draw:
     return draw
 
 
-def _deny(world: Stage, rng: random.Random) -> Action | None:
-    own = ("bf.add", "bf.madd", "bf.insert", "rename") if world.scenario.kind == "module" else ()
-    verbs = ("set", "setrange", "pexpire", "unlink", *own)
-    return Action("deny", () if world.server.denied else (rng.choice(verbs),))
+def _refuse_inside(world: Stage, rng: random.Random) -> Action | None:
+    """Choose a right, or a length that the strings of some filters exceed."""
+    ref = _exchange(world, rng, lambda each: each.message is not None and not each.message.is_executed)
+    if ref is None:
+        return None
+    if rng.random() < 0.5:
+        return Action("refuse_inside", (ref, (), rng.choice((150, 300, 500))))
+    return Action("refuse_inside", (ref, (rng.choice(COMMANDS),), 1 << 29))
 
 
 HOW: Final = tuple(_ERRORS)
@@ -316,7 +344,7 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "rollback": (0.3, _of("rollback", range(1, 8))),
     "jump": (0.1, _of("jump", (3.0, 130.0, 4 * 3600.0))),
     "slow": (0.6, _of("wait", (0.6, 1.5, 5.0, 15.0, 45.0, 130.0, 700.0))),
-    "deny": (0.3, _deny),
+    "refused_inside": (1.5, _refuse_inside),
     "replicas": (0.3, _of("replicas", (0, 1, 2))),
     "cancel": (0.8, _on_call("cancel")),
     "cancel_task": (0.8, _cancel_task),
@@ -335,6 +363,7 @@ ACTIONS.update(
                 lose,
                 refuse,
                 exhaust,
+                refuse_inside,
                 copy,
                 stray,
                 flush_scripts,
@@ -342,7 +371,6 @@ ACTIONS.update(
                 evict,
                 rollback,
                 jump,
-                deny,
                 replicas,
             ),
             *(cancel, cancel_task, interrupt, kill, fork, clone),

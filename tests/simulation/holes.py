@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
@@ -22,7 +23,15 @@ OF_MANY: Final[dict[str, tuple[str, set[str]]]] = {
 }
 """The holes of filters of many keys: the kind that has each, and the faults that it needs."""
 
+TOO_LONG: Final = {
+    "bits-too-long": "BloomFilter",
+    "layers-too-long": "ScalingBloomFilter",
+    "shards-too-long": "ShardedBloomFilter",
+}
+"""The hole of scripts that begin to write and meet a string that is too long, in several kinds."""
+
 KIND_OF: Final = {
+    **TOO_LONG,
     "module-never-grows": "module",
     "shards-without-time": "ShardedBloomFilter",
     **{hole: kind for hole, (kind, _) in OF_MANY.items()},
@@ -84,16 +93,29 @@ def _claim_if(patch: Callable[[Any, str, Any], None], condition: bytes) -> None:
     patch(Scripts, "run", lenient)
 
 
+def _lengths_unchecked(patch: Callable[[Any, str, Any], None]) -> None:
+    """Scripts don't read a filter's last bit before their first write, which shows that it is too long."""
+    run = Scripts.run
+
+    def unchecked(self: Scripts, sha: str, text: bytes, *rest: Any) -> Any:
+        without = re.sub(rb"^[\w.]+\('GETBIT',.*\n", b"", text, flags=re.MULTILINE)
+        return run(self, f"{sha} unchecked", without, *rest)
+
+    patch(Scripts, "run", unchecked)
+
+
 OF_THE_STAGE: Final[dict[str, Callable[[Any], None]]] = {
     "forks-unseen": lambda patch: patch(Stage, "check", lambda *_: None),
     "module-never-grows": _module_never_grows,
     "shards-without-time": _shards_without_time,
     "claims-take-over": _claims_take_over,
     "claims-by-time": _claims_by_time,
+    **dict.fromkeys(TOO_LONG, _lengths_unchecked),
 }
 """Holes that only the simulator opens: no call checks its process; a script has another text."""
 
 WITH: Final = {
+    **{hole: {"refused_inside"} for hole in TOO_LONG},
     "forks-unseen": {"fork"},
     "module-never-grows": set(),
     "shards-without-time": {"evict_shard"},

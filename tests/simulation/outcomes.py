@@ -19,6 +19,7 @@ from bloomredis.errors import (
 from tests.simulation.entries import NOTHING_IN_DOUBT
 from tests.simulation.history import Request, State, Violation, state_of
 from tests.simulation.processes import Call
+from tests.simulation.server import REFUSES
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 class SoftTimeLimit(Exception):  # noqa: N818 - as in Celery
     """An exception from neither the client library nor bloomredis."""
-
-
-REFUSES: Final = "the server refuses"
 
 
 def is_refused(error: BaseException | None) -> bool:

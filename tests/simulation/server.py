@@ -15,6 +15,8 @@ from tests.simulation.database import Database, ServerError
 from tests.simulation.module import Module
 
 VERSION: Final = 0x00090102
+REFUSES: Final = "the server refuses"
+"""Part of each error by which a fault lets the server refuse."""
 START: Final = 1_700_000_000_000_000
 """The clock at the start, in microseconds."""
 
@@ -25,7 +27,7 @@ _SHAPES: Final = {
     b"BF.INFO": b"names",
     **dict.fromkeys(_LISTS, b"list"),
 }
-_COMMANDS: Final = [
+COMMANDS: Final = (
     "get",
     "set",
     "getrange",
@@ -50,7 +52,17 @@ _COMMANDS: Final = [
     "time",
     "flushall",
     *module.COMMANDS,
-]
+)
+"""The commands that scripts may call."""
+
+
+_LENGTHS: Final[dict[str, Callable[..., int]]] = {
+    "setrange": lambda start, piece: int(start) + len(piece) if piece else 0,
+    "setbit": lambda offset, _: (int(offset) >> 3) + 1,
+    "getbit": lambda offset: (int(offset) >> 3) + 1,
+    "bitfield": lambda *words: max((int(word[1:]) >> 1) + 1 for word in words if word[:1] == b"#"),
+}
+"""The lengths of the strings that commands need, from their arguments after the key."""
 
 
 def _lua() -> types.ModuleType:
@@ -67,7 +79,7 @@ class Scripts:
     def __init__(self, command: Callable[[str], Callable[..., Any]]) -> None:
         self._lua = _lua().LuaRuntime(encoding=None, unpack_returned_tuples=True)
         prelude = (Path(__file__).parent / "prelude.lua").read_bytes()
-        names = self._lua.table_from({name.upper().encode(): command(name) for name in _COMMANDS})
+        names = self._lua.table_from({name.upper().encode(): command(name) for name in COMMANDS})
         self._run = self._compile(prelude)(names, self._lua.table_from(_SHAPES), _sha1hex, VERSION)
         self._functions: dict[str, Any] = {}
 
@@ -116,6 +128,7 @@ class Server:
     """One primary; `replicas` of them confirm a write.
 
     :ivar denied: verbs that the user has no right to.
+    :ivar longest: the largest length of a string in bytes that a command may write to or read a bit of.
     """
 
     def __init__(self) -> None:
@@ -130,6 +143,7 @@ class Server:
         self.data.flushall()
         self._known: dict[str, bytes] = {}
         self.denied: frozenset[str] = frozenset()
+        self.longest = 1 << 29
         self.replicas = 2
 
     def learn(self, texts: Mapping[str, bytes]) -> None:
@@ -147,7 +161,7 @@ class Server:
         if special is not None:
             return special(self, *words)
         name = verb.decode().lower()
-        if name not in _COMMANDS:
+        if name not in COMMANDS:
             raise ServerError(f"ERR unknown command '{name}'")
         if name in self.denied:
             raise _denied(name)
@@ -168,6 +182,8 @@ class Server:
         def command(*words: Any) -> Any:
             if name in self.denied:
                 return None, str(_denied(name)).encode()
+            if name in _LENGTHS and _LENGTHS[name](*words[1:]) > self.longest:
+                return None, f"ERR {REFUSES} a string of this length".encode()
             try:
                 return method(*words)
             except ServerError as error:
@@ -216,7 +232,7 @@ def _encoded(word: str | bytes | int) -> bytes:
 
 
 def _denied(name: str) -> ServerError:
-    return ServerError(f"NOPERM User default has no permissions to run the '{name}' command")
+    return ServerError(f"NOPERM {REFUSES} the command {name!r}")
 
 
 def _plain(reply: Any) -> Any:

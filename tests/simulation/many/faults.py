@@ -62,7 +62,7 @@ def _away(world: Stage, rng: random.Random) -> Action | None:
 
 
 _AS_ALWAYS: Final = (
-    *("lost_reply", "lost_request", "late_copy", "double_copy", "refusal", "no_connection"),
+    *("lost_reply", "lost_request", "late_copy", "double_copy", "refusal", "refused_inside", "no_connection"),
     "script_flush",
     *("cancel", "interrupt", "kill", "fork"),
 )
