@@ -10,18 +10,14 @@ local key = KEYS[1]
 
 if #ARGV < 2 or #ARGV % 2 == 1 then
   return redis.error_reply('BLOOMARGUMENT parameters are pairs of a field and a value')
-end
-local values = {}
-local function read()
+elseif redis.call('EXISTS', key) == 0 then
   for i = 1, #ARGV, 2 do
-    values[(i + 1) / 2] = redis.call('HGET', key, ARGV[i]) or ''
-  end
-end
-read()  -- if this right is missing, the server must refuse the call before HSET
-if redis.call('EXISTS', key) == 0 then
-  for i = 1, #ARGV, 2 do
+    redis.call('HGET', key, ARGV[i])  -- if this right is missing, the server must refuse the call before HSET
     redis.call('HSET', key, ARGV[i], ARGV[i + 1])
   end
-  read()
+end
+local values = {}
+for i = 1, #ARGV, 2 do
+  values[#values + 1] = redis.call('HGET', key, ARGV[i]) or ''
 end
 return values
