@@ -113,7 +113,7 @@ def whole_api(client: Any) -> set[str]:
 
 def whole_claims(f: Any, claim: Any) -> None:
     """Use the remaining names of claims and columns."""
-    assert (claim.lost, claim.remaining) == (False, 0)
+    assert (claim.is_own, claim.lost, claim.remaining) == (False, False, 0)
     assert claim.from_token(f._target, claim.token).state == "done"
     held = f.claim_many(["r"], 9, owner="rank 1")
     assert f.extend_many(held, 20) == ["claimed"]
@@ -126,7 +126,7 @@ def whole_claims(f: Any, claim: Any) -> None:
 
 async def whole_claims_asyncio(f: Any, claim: Any) -> None:
     """Do the same with the asyncio classes."""
-    assert (claim.lost, claim.remaining) == (False, 0)
+    assert (claim.is_own, claim.lost, claim.remaining) == (False, False, 0)
     assert claim.from_token(f._target, claim.token).state == "done"
     held = await f.claim_many(["r"], 9, owner="rank 1")
     assert await f.extend_many(held, 20) == ["claimed"]

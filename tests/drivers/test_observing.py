@@ -210,7 +210,7 @@ CALLS_OF_A_CLAIM: dict[str, Callable[[Any, Any], Any]] = {
 }
 UNOBSERVED = {
     *("name", "at", "from_url", "with_client", "close", "aclose"),  # send nothing
-    *("item", "state", "remaining", "lost", "token", "from_token"),  # send nothing either, for a claim
+    *("item", "state", "is_own", "remaining", "lost", "token", "from_token"),  # nor does a claim
     *("open", "update", "dedupe", "new_mask", "contains_mask", "once"),  # make calls that are observed
 }
 KINDS: dict[str, dict[str, Any]] = {
