@@ -158,7 +158,8 @@ class Claimer(Driven, Generic[I]):
 
         The item is claimed before the body runs, committed after it, and released if the body raises.
 
-        :param key: returns the item, given the arguments of the call; None takes the first argument.
+        :param key: returns the item, given the arguments of the call; None takes the first argument, given by
+            position, by name or by default.
         :param lease: lease of the claim; without `renew` the body must end within it.
         :param renew: extend the lease as long as the body runs.
         :param on_busy: handles a call whose item another worker holds.  It is called with the item and the
@@ -171,10 +172,11 @@ class Claimer(Driven, Generic[I]):
 
         def decorate(function: Callable[P, R]) -> Callable[P, R | Skipped | B]:
             _check_function(function, is_asyncio=False)
+            item_of = key or _first_argument(function)
 
             @functools.wraps(function)
             def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | Skipped | B:
-                item = _item_of(key, args, kwargs)
+                item = item_of(*args, **kwargs)
                 with self.claim(item, lease, renew=renew) as claim:
                     if claim:
                         return function(*args, **kwargs)
@@ -279,10 +281,11 @@ class AsyncClaimer(AsyncDriven, Generic[I]):
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R | Any]]:
             _check_function(function, is_asyncio=True)
+            item_of = key or _first_argument(function)
 
             @functools.wraps(function)
             async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | Any:
-                item = _item_of(key, args, kwargs)
+                item = item_of(*args, **kwargs)
                 async with self.claim(item, lease, renew=renew) as claim:
                     if claim:
                         return await function(*args, **kwargs)
@@ -296,13 +299,19 @@ class AsyncClaimer(AsyncDriven, Generic[I]):
         return decorate
 
 
-def _item_of(key: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the item of a call of a decorated function."""
-    if key is not None:
-        return key(*args, **kwargs)
-    if not args:
-        raise TypeError("once() without key= takes the first positional argument as the item; there is none")
-    return args[0]
+def _first_argument(function: Callable[..., object]) -> Callable[..., Any]:
+    """Return a function of the arguments of a call that returns the first one, however it is given."""
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        if args:
+            return args[0]
+        bound = inspect.signature(function).bind(**kwargs)
+        bound.apply_defaults()
+        for argument in bound.arguments.values():
+            return argument
+        raise TypeError(f"once() without key= takes the first argument as the item; {function} has none")
+
+    return first
 
 
 def _check_options(lease: float | timedelta, renew: bool, on_busy: object) -> None:  # noqa: FBT001 - as given

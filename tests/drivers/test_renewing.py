@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import itertools
 import logging
@@ -617,8 +618,50 @@ def test_on_busy_is_a_function(half: str) -> None:
         HALVES[half]().once(on_busy=TimeoutError("busy"))
 
 
-def test_a_call_without_an_item_is_refused(any_client: redis.Redis) -> None:
-    """Without `key`, the first positional argument is the item."""
-    work: Any = make(any_client).once()(str)
-    with pytest.raises(TypeError, match="first positional argument"):
-        work(object="a")
+FIRST: dict[str, tuple[Callable[..., Any], list[tuple[tuple[Any, ...], dict[str, Any]]]]] = {
+    "a parameter": (
+        lambda order, carrier="rail": order,
+        [(("7",), {}), (("7", "road"), {}), ((), {"order": "7"}), ((), {"carrier": "road", "order": "7"})],
+    ),
+    "a default": (lambda order="7": order, [((), {}), (("7",), {}), ((), {"order": "7"})]),
+    "a keyword": (lambda *, order: order, [((), {"order": "7"})]),
+}
+"""Functions, and calls of each that have the same first argument."""
+
+
+@for_each("first", FIRST)
+def test_the_item_is_the_first_argument(first: str, any_client: redis.Redis) -> None:
+    """However it is given."""
+    function, calls = FIRST[first]
+    seen = make(any_client)
+    seen.add("7")
+    for args, kwargs in calls:
+        assert seen.once()(function)(*args, **kwargs) == Skipped("7", "done", 0)
+
+
+@for_each("first", FIRST)
+def test_the_item_is_the_first_argument_of_a_coroutine_function(first: str, any_server: Server) -> None:
+    """However it is given."""
+    function, calls = FIRST[first]
+
+    @functools.wraps(function)
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    async def run() -> list[Any]:
+        async with made(any_server) as seen:
+            await seen.add("7")
+            return [await seen.once()(coroutine)(*args, **kwargs) for args, kwargs in calls]
+
+    assert asyncio.run(run()) == [Skipped("7", "done", 0)] * len(calls)
+
+
+@for_each("half", HALVES)
+def test_a_function_without_arguments_has_no_item(half: str) -> None:
+    """Without `key`, a call of it is refused before anything is sent."""
+
+    async def nothing() -> None: ...
+
+    function: Any = HALVES[half]().once()(nothing if half == "asyncio" else lambda: None)
+    with pytest.raises(TypeError, match="the first argument as the item"):
+        asyncio.run(function()) if half == "asyncio" else function()
