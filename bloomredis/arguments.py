@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from bloomredis.errors import FilterFullError, FilterLostError
 
@@ -73,7 +73,7 @@ def listed(items: Iterable[T]) -> list[T]:
 
 
 def check_items(items: object) -> None:
-    """Raise `TypeError` for a single str or bytes, and for a table."""
+    """Raise `TypeError` for a single str or bytes, a table, and an array whose items may lack bytes."""
     kind = type(items).__name__
     if isinstance(items, str | bytes | bytearray | memoryview):
         raise TypeError(f"items must be an iterable of items, not one {kind}: {shown(items)}")
@@ -81,6 +81,23 @@ def check_items(items: object) -> None:
     columns = getattr(items, "columns", None)
     if getattr(items, "ndim", 1) != 1 or (columns is not None and not callable(columns)):
         raise TypeError(f"items must be an iterable of items, not a {kind}: give a column, as in table['id']")
+    if getattr(getattr(items, "dtype", None), "kind", "") == "S":
+        _check_ends(items)
+
+
+def _check_ends(array: Any) -> None:
+    """Raise `TypeError` unless each item of an array of numpy, of dtype S, has its whole length.
+
+    Such an array drops the zero bytes at the end of its items, as of one digest in 256.
+    """
+    size = array.dtype.itemsize
+    ends = array.view({"names": ["end"], "formats": ["u1"], "offsets": [size - 1], "itemsize": size})["end"]
+    if not ends.all():
+        raise TypeError(
+            f"row {ends.argmin()}: an array of dtype S{size} drops zero bytes at the end of an item, and "
+            f"this one has less than {size} bytes. If all items have {size} bytes, such as digests, give "
+            f"array.view('V{size}'); if none ends in a zero byte, give array.astype(object)"
+        )
 
 
 def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:

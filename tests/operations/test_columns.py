@@ -38,6 +38,8 @@ COLUMNS = [
     pa.array([5, 6]),
     pa.chunked_array([["5"], ["6"]]),
 ]
+DIGESTS = [b"one\0", b"two!", b"\0\0\0\0"]
+"""Items of four bytes, of which an array of dtype S drops the zeros at the end."""
 NULLS = [
     pd.Series(["a", None, "b"]),
     pd.Series([1, None, 3], dtype="Int64"),
@@ -67,6 +69,23 @@ def call(f: Any, verb: str, items: Any) -> None:
     answers = getattr(f, verb)(items)
     if verb == "dedupe":
         list(answers)
+
+
+@for_each("verb", VERBS)
+def test_bytes_of_numpy_that_may_have_lost_their_end_are_refused(
+    bloom: Any, any_client: redis.Redis, verb: str
+) -> None:
+    """The error names the row and the way out; dtype V and objects have all bytes."""
+    f = make(bloom, any_client)
+    lost = np.array(DIGESTS)
+    for array, row in ((lost, 0), (lost[1:], 1), (lost[::-2], 0)):
+        with pytest.raises(TypeError, match=rf"row {row}: .*dtype S4.*view\('V4'\).*astype\(object\)"):
+            call(f, verb, array)
+    assert any_client.keys() == []
+    for whole in (np.array(["1234", "5678"], dtype="S"), lost.view("V4"), np.array(DIGESTS, dtype=object)):
+        call(f, verb, whole)
+    if verb in {"add_many", "load", "update", "dedupe", "new_mask"}:
+        assert f.contains_many(["1234", *DIGESTS]) == [True] * 4
 
 
 @for_each("kind", KINDS)

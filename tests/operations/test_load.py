@@ -29,7 +29,7 @@ from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
 from tests.support.values import for_each
 
-ITEMS = [f"item-{i}" for i in range(6000)]
+ITEMS = [f"item-{i:04}" for i in range(6000)]
 
 
 def make(bloom: Any, client: redis.Redis, name: str = "seen", **options: Any) -> Any:
