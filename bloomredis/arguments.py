@@ -15,6 +15,9 @@ OnLost = Literal["raise", "recreate"] | Callable[[FilterLostError], object]
 OnFull = Literal["warn", "raise"] | Callable[[FilterFullError], object]
 """Reaction to a `BloomFilter` past its capacity: "warn", "raise", or a callable."""
 
+Missing = Literal["keep", "drop", "raise"]
+"""Treatment of an item without a key: handed on unchecked, left out, or an error."""
+
 T = TypeVar("T")
 _LONGEST: Final = 2**52  # milliseconds; 142,000 years, and exact in Lua
 _MOST_ITEMS: Final = 2**63 - 1
@@ -162,6 +165,13 @@ def on_full(value: OnFull) -> OnFull:
     if value in ("warn", "raise") or callable(value):
         return value
     raise ValueError(f'on_full must be "warn", "raise" or a callable, not {shown(value)}')
+
+
+def missing(value: Missing) -> Missing:
+    """Return the treatment of items without a key: "keep", "drop" or "raise"."""
+    if value not in ("keep", "drop", "raise"):
+        raise ValueError(f'missing must be "keep", "drop" or "raise", not {shown(value)}')
+    return value
 
 
 def on_lost(value: OnLost, *, can_create: bool) -> OnLost:

@@ -96,7 +96,7 @@ def encode(item: Item) -> bytes:
         return bytes(item)
     if isinstance(item, int) and not isinstance(item, bool):
         return b"%d" % item
-    if _is_null(item):
+    if is_null(item):
         raise TypeError(
             f"an item is str, bytes or int, not {type(item).__name__}, "
             f"a null ({shown(item)}); leave nulls out"
@@ -114,7 +114,7 @@ def plain(item: Any) -> Any:
     return as_py() if callable(as_py) else item
 
 
-def _is_null(item: object) -> bool:
+def is_null(item: object) -> bool:
     """Return True for None, NaN and the nulls of pandas."""
     is_nan = isinstance(item, float) and math.isnan(item)
     return item is None or is_nan or type(item).__name__ in {"NAType", "NaTType"}

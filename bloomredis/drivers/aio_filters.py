@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
+from bloomredis import arguments
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.encoding import rows_from
@@ -20,6 +21,7 @@ from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClients
 from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
+from bloomredis.drivers.keyed import KeyedBatch
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks, sharing_calls
@@ -148,24 +150,31 @@ class Filter(AsyncClaimer[I], Portable[I]):
         return new
 
     async def dedupe(
-        self, items: Iterable[J] | AsyncIterable[J], *, key: Callable[[J], Any] | None = None
+        self,
+        items: Iterable[J] | AsyncIterable[J],
+        *,
+        key: Callable[[J], Any] | None = None,
+        missing: arguments.Missing = "raise",
     ) -> AsyncIterator[J]:
         """Yield the items that were new, in order, while they are read."""
         add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
+        arguments.missing(missing)
         rows = 0
         async for batch in async_batches(items, DEDUPE_ITEMS):
-            keys: list[Any] = batch if key is None else list(map(key, batch))
+            keyed = KeyedBatch(batch, key, missing)
             failed: BloomError | None = None
             try:
-                with rows_from(rows):
-                    answers: Sequence[bool] = await add_many(keys)
+                with keyed.adding(rows):
+                    answers: Sequence[bool] = keyed.answers(await add_many(keyed.present))
             except (BatchInterruptedError, *TRANSIENT) as error:
                 failed, answers = error, getattr(error, "results", ())
-            with closing(self._operations.new_items(batch, keys, answers)) as new:
+            with closing(keyed.new_items(self._operations, answers)) as new:
                 for item in new:
                     yield item
             if failed is not None:
-                raise_batch_of_stream(failed, "dedupe", batch, can_repeat_all=can_repeat_all(items, rows))
+                raise_batch_of_stream(
+                    failed, "dedupe", keyed.items, can_repeat_all=can_repeat_all(items, rows)
+                )
             rows += len(batch)
 
     @observed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Self, TypeVar, Unpack
 
+from bloomredis import arguments
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.encoding import rows_from
@@ -14,6 +15,7 @@ from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import SyncClients
 from bloomredis.drivers.connections.direct import reads_at_once
+from bloomredis.drivers.keyed import KeyedBatch
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
@@ -175,7 +177,13 @@ class Filter(Claimer[I], Portable[I]):
                 raise_batch_of_stream(error, "update", batch, can_repeat_all=can_repeat_all(items, rows))
         return new
 
-    def dedupe(self, items: Iterable[J], *, key: Callable[[J], Any] | None = None) -> Iterator[J]:
+    def dedupe(
+        self,
+        items: Iterable[J],
+        *,
+        key: Callable[[J], Any] | None = None,
+        missing: arguments.Missing = "raise",
+    ) -> Iterator[J]:
         """Yield the items that were new, in order, while they are read.
 
         The items are sent in batches of up to 1,000: a whole batch is added before its first item is yielded.
@@ -185,18 +193,23 @@ class Filter(Claimer[I], Portable[I]):
 
         :param key: a function that returns the value to add for an item, such as ``itemgetter("id")``; None
             adds the item itself.
+        :param missing: treatment of an item whose value is None or another null: "raise" an error that says
+            which item it is, "keep" the item (it is yielded unchecked), or "drop" it.
         :raises BatchInterruptedError: an error stopped a batch.
         """
         add_many: Callable[[list[Any]], list[bool]] = self.add_many
+        arguments.missing(missing)
         for batch, rows in numbered(batches(items, DEDUPE_ITEMS)):
-            keys: list[Any] = batch if key is None else list(map(key, batch))
+            keyed = KeyedBatch(batch, key, missing)
             try:
-                with rows_from(rows):
-                    answers = add_many(keys)
+                with keyed.adding(rows):
+                    answers = keyed.answers(add_many(keyed.present))
             except (BatchInterruptedError, *TRANSIENT) as error:
-                yield from self._operations.new_items(batch, keys, getattr(error, "results", ()))
-                raise_batch_of_stream(error, "dedupe", batch, can_repeat_all=can_repeat_all(items, rows))
-            yield from self._operations.new_items(batch, keys, answers)
+                yield from keyed.new_items(self._operations, getattr(error, "results", ()))
+                raise_batch_of_stream(
+                    error, "dedupe", keyed.items, can_repeat_all=can_repeat_all(items, rows)
+                )
+            yield from keyed.new_items(self._operations, answers)
 
     @observed
     def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:

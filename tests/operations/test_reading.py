@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
@@ -58,6 +59,59 @@ class Failing(LosingClient):
         return self
 
 
+KEYLESS: dict[str, tuple[list[Any], Any]] = {
+    "a missing field": ([{"id": "a"}, {}, {"id": "a"}, {"n": 1}, {"id": "b"}], lambda row: row.get("id")),
+    "a null": (["a", None, "a", float("nan"), "b"], None),
+}
+"""Items of which the second and the fourth have no key, and the function that returns the keys."""
+
+
+@for_each("keyless", KEYLESS)
+@for_each(("missing", "kept"), [("keep", "0134"), ("drop", "04")])
+def test_an_item_without_a_key(
+    bloom: Any, any_client: redis.Redis, keyless: str, missing: str, kept: str
+) -> None:
+    """It is kept in its place or dropped; the others are compared by their keys."""
+    f = make(bloom, any_client)
+    items, key = KEYLESS[keyless]
+    assert list(f.dedupe(items, key=key, missing=missing)) == [items[int(at)] for at in kept]
+    assert f.contains_many(["a", "b"]) == [True, True]
+    assert f.info().count == 2
+
+
+@for_each("keyless", KEYLESS)
+def test_an_item_without_a_key_is_refused(bloom: Any, any_client: redis.Redis, keyless: str) -> None:
+    """The error names its place, and no item of its batch is added."""
+    items, key = KEYLESS[keyless]
+    f = make(bloom, any_client)
+    with pytest.raises(TypeError, match=r"row 1: .*a null"):
+        list(f.dedupe(items, key=key))
+    with pytest.raises(ValueError, match='missing must be "keep", "drop" or "raise", not \'pass\''):
+        list(f.dedupe(items, key=key, missing="pass"))
+    assert any_client.keys() == []
+
+
+@for_each("missing", ["keep", "drop"])
+def test_a_bad_key_after_a_missing_one_has_its_place(
+    bloom: Any, any_client: redis.Redis, missing: str
+) -> None:
+    """Rows are counted with the items that have no key."""
+    with pytest.raises(TypeError, match=r"row 3: .*not float"):
+        list(make(bloom, any_client).dedupe(["a", None, "b", 0.5], missing=missing))
+
+
+@for_each("missing", ["keep", "drop"])
+def test_items_that_nobody_took_are_new_again(any_client: redis.Redis, missing: str) -> None:
+    """Also if items without a key are among them."""
+    f = make(BloomFilter, any_client)
+    items = ["a", None, "b", None, "c"]
+    left = f.dedupe(items, missing=missing)
+    got = [next(left)]
+    left.close()
+    got += f.dedupe(items[1:], missing=missing)
+    assert got == (items if missing == "keep" else ["a", "b", "c"])
+
+
 @pytest.mark.parametrize("kind", ["BloomFilter", "CountingBloomFilter"])
 def test_an_interrupted_update_goes_on(any_client: redis.Redis, kind: str, seed: int) -> None:
     """As its message says, the rest comes first, then the iterator's remaining items."""
@@ -90,17 +144,21 @@ def test_an_interrupted_load_goes_on(any_client: redis.Redis, kind: str, capacit
     assert f.info().count == len(ITEMS)
 
 
-@for_each("at", [1, 5, 12])
-def test_an_interrupted_dedupe_goes_on(any_client: redis.Redis, at: int) -> None:
+@for_each(("at", "missing"), [(at, missing) for at in (1, 5, 12) for missing in ("raise", "keep", "drop")])
+def test_an_interrupted_dedupe_goes_on(any_client: redis.Redis, at: int, missing: str) -> None:
     """Every item is yielded once, even if its batch failed before it was sent."""
     f = make(BloomFilter, Failing(any_client, at))
-    rows: Iterator[dict[str, str]] = iter([{"id": item} for item in ITEMS])
+    nulls = 0 if missing == "raise" else len(ITEMS) // 3
+    rows = [{"id": item} for item in ITEMS] + [{"id": None, "n": n} for n in range(nulls)]
+    random.Random(at).shuffle(rows)
+    wanted = [row for row in rows if missing == "keep" or row["id"] is not None]
+    source: Iterator[Any] = iter(rows)
     out: list[Any] = []
     with pytest.raises(BatchInterruptedError, match=r"dedupe\(error\.rest\) .* dedupe\(iterator\)") as caught:
-        out.extend(f.dedupe(rows, key=itemgetter("id")))
-    for source in (caught.value.rest, rows):
-        out += f.dedupe(source, key=itemgetter("id"))
-    assert sorted(map(itemgetter("id"), out)) == sorted(ITEMS)
+        out.extend(f.dedupe(source, key=itemgetter("id"), missing=missing))
+    for left in (caught.value.rest, source):
+        out += f.dedupe(left, key=itemgetter("id"), missing=missing)
+    assert out == wanted
 
 
 def test_a_list_can_be_given_again(any_client: redis.Redis) -> None:

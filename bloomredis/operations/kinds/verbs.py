@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
@@ -191,16 +191,24 @@ class Verbs(ABC):
         """Return a function that stores answers for retries, for the present generation and process."""
 
     def new_items(
-        self, batch: Sequence[T], keys: Sequence[object], answers: Sequence[bool]
+        self,
+        batch: Sequence[T],
+        keys: Sequence[object],
+        answers: Sequence[bool],
+        keyless: Collection[int] = (),
     ) -> Generator[T, None, None]:
-        """Yield the items of a batch whose keys were new; store the answers if the caller stops early."""
+        """Yield the items of a batch whose keys were new; store the answers if the caller stops early.
+
+        :param keyless: the indexes of items without a key, whose answers are not stored.
+        """
         store = self.answer_store()  # made now, since the filter may be replaced before the caller stops
         for at, (item, new) in enumerate(zip(batch, answers, strict=False), 1):
             if new:
                 try:
                     yield item
                 except GeneratorExit:
-                    store(self.codec.encode_all(keys[at : len(answers)]), answers[at:])
+                    left = [each for each in range(at, len(answers)) if each not in keyless]
+                    store(self.codec.encode_all([keys[i] for i in left]), [answers[i] for i in left])
                     raise
 
     @abstractmethod
