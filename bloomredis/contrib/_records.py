@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
+
+from bloomredis.contrib._keys import Missing, checked, is_kept
 
 PartitionId = tuple[str, int]
 """A topic and a partition."""
@@ -28,6 +31,18 @@ class Entry(NamedTuple):
         return bool(self.claim.state == "done")
 
 
+class Unclaimed:
+    """The state of a record without a key, in place of a claim on its item."""
+
+    remaining = 0.0
+
+    def __init__(self, *, is_kept: bool) -> None:
+        self.state = "claimed" if is_kept else "done"
+
+    def __bool__(self) -> bool:
+        return self.state == "claimed"
+
+
 class Records:
     """The records of a batch."""
 
@@ -42,29 +57,39 @@ class Records:
             firsts.setdefault(id(entry.claim), entry)
         self._work = [entry for entry in firsts.values() if entry.claim][::-1]
         self._current: Entry | None = None
-        self.finished: list[Any] = []
+        self._finished: list[Any] = []
         self._given_back: list[Any] = []
 
     def __len__(self) -> int:
         """The number of records that were read, including done and busy ones."""
         return len(self._entries)
 
-    @property
+    def finish(self) -> list[Any]:
+        """Return the claims to commit, those on finished records; a finished record without a key is done."""
+        for claim in self._finished:
+            if isinstance(claim, Unclaimed):
+                claim.state = "done"
+        return keyed(self._finished)
+
     def unfinished(self) -> list[Any]:
-        """The claims on records that are not finished."""
+        """Return the claims on records that are not finished."""
         left = [entry.claim for entry in ([self._current] if self._current else []) + self._work]
-        return left + self._given_back
+        return keyed(left + self._given_back)
+
+    def held(self) -> list[Any]:
+        """Return all claims of the batch, to extend them."""
+        return keyed(self._finished) + self.unfinished()
 
     def fail(self) -> None:
         """Record that the block raised: with `whole`, no record of the batch is finished."""
         if self._whole:
-            self._given_back += self.finished
-            self.finished = []
+            self._given_back += self._finished
+            self._finished = []
 
     def _finish(self) -> None:
         """Record that the caller asks for the next record, so the current one is finished."""
         if self._current is not None:
-            self.finished.append(self._current.claim)
+            self._finished.append(self._current.claim)
             self._current = None
 
     def _give_back(self) -> None:
@@ -100,8 +125,22 @@ class Records:
         return found
 
 
-def entries_of(read: Read, claims: list[Any]) -> list[Entry]:
-    return [Entry(*each, claim) for each, claim in zip(read, claims, strict=True)]
+def keyed(values: list[Any]) -> list[Any]:
+    """Return the items, or the claims, of the records that have a key."""
+    return [value for value in values if not isinstance(value, Unclaimed)]
+
+
+def entries_of(read: Read, items: list[Any], claims: list[Any]) -> list[Entry]:
+    """Return the records with their claims, of which there is one for each record that has a key."""
+    left = iter(claims)
+    found = (item if isinstance(item, Unclaimed) else next(left) for item in items)
+    return [Entry(*each, claim) for each, claim in zip(read, found, strict=True)]
+
+
+def _named(place: PartitionId, offset: int) -> str:
+    """Return the name of a record for an error."""
+    topic, partition = place
+    return f"the record of topic {topic}, partition {partition}, offset {offset}"
 
 
 def starts_of(read: Read) -> Positions:
@@ -112,29 +151,53 @@ def starts_of(read: Read) -> Positions:
 class Partitions:
     """The partitions of a consumer, and the time until which each paused one waits."""
 
+    _require: ClassVar[staticmethod[[Any, str], None]]
+
     def __init__(
         self,
         consumer: Any,
         seen: Any,
         *,
         key: Callable[[Any], Any] | None = None,
+        missing: Missing = "keep",
         lease: float = 30.0,
         whole: bool = False,
     ) -> None:
+        self._require(seen, type(self).__name__)
         self._consumer = consumer
         self._seen = seen
         self._key = key
+        self._missing = checked(missing)
         self._lease = lease
         self._whole = whole
         self._waiting: dict[PartitionId, float] = {}
         self._behind: dict[PartitionId, int] = {}  # offsets to which the consumer has yet to go back
         self._uncommitted: dict[PartitionId, int] = {}  # offsets whose commit failed, as in a rebalance
 
-    def _items(self, places: Read) -> list[Any]:
-        """Return the item of each record: by default its place in the log."""
-        if self._key is not None:
-            return [self._key(record) for record, _, _ in places]
-        return [f"{topic}:{partition}:{offset}" for _, (topic, partition), offset in places]
+    @contextmanager
+    def _claiming(self, read: Read) -> Iterator[list[Any]]:
+        """Give the item of each record, to claim it within this context; after an error, go back."""
+        try:
+            yield [self._item(*each) for each in read]
+        except BaseException:
+            self._go_back(starts_of(read))
+            raise
+
+    def _item(self, record: Any, place: PartitionId, offset: int) -> Any:
+        """Return the item of a record, by default its place in the log."""
+        if self._key is None:
+            topic, partition = place
+            return f"{topic}:{partition}:{offset}"
+        try:
+            item = self._key(record)
+        except Exception as error:
+            error.add_note(f"raised by key= for {_named(place, offset)}")
+            raise
+        return Unclaimed(is_kept=is_kept(self._missing, _named(place, offset))) if item is None else item
+
+    def _go_back(self, positions: Positions) -> None:
+        """Let partitions wait, and then go on where they have to."""
+        raise NotImplementedError
 
     def _due(self) -> list[PartitionId]:
         """Return the partitions whose wait is over.

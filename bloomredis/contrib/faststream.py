@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_async
+from bloomredis.contrib._keys import Missing, checked, is_kept
 from bloomredis.contrib._patience import PAUSE, may_pass
 from bloomredis.contrib._warnings import Warnings
 
@@ -16,6 +19,7 @@ try:
     from faststream import BaseMiddleware
     from faststream.exceptions import AckMessage
     from faststream.message import SourceType
+    from faststream.response import PublishType
 except ImportError as error:
     raise missing("faststream", "FastStream") from error
 
@@ -31,7 +35,10 @@ class Once:
 
     The item is claimed before the handler, and the claim is extended while the handler runs.  The item is
     committed after the handler's result is published and before the message is acknowledged; if one of them
-    fails, the item is given back.  If the item is done, the message is acknowledged.
+    fails, the item is given back.
+
+    If the item is done, the message is acknowledged without a call of the handler.  If its sender waits for a
+    reply, the reply is sent.  The publishers of the handler send nothing: they have sent its result before.
 
     A message whose item is busy waits until the claim on it ends, and every message waits while the filter's
     server is away.  A message that waits is not refused, because Kafka's consumer would go back to a refused
@@ -41,24 +48,39 @@ class Once:
     :param key: takes a message and returns its item, or an awaitable of it (for an item in the body).  The
         item must be part of the message: if a message has no `correlation_id`, FastStream generates a
         different one at each delivery.
+    :param missing: treatment of a message whose `key` is None: "keep" hands it on unchecked, "drop" treats it
+        like a message that is done, and "raise" raises `TypeError`.
     :param lease: a dead consumer's item is free after so many seconds.
+    :param on_done: takes a message whose item is done, and returns the reply to it, or an awaitable of the
+        reply; None replies with an empty body.
     """
 
-    def __init__(self, seen: Any, *, key: Callable[[Any], Any | Awaitable[Any]], lease: float = 30.0) -> None:
+    def __init__(
+        self,
+        seen: Any,
+        *,
+        key: Callable[[Any], Any | Awaitable[Any]],
+        missing: Missing = "keep",
+        lease: float = 30.0,
+        on_done: Callable[[Any], Any | Awaitable[Any]] | None = None,
+    ) -> None:
+        require_async(seen, "Once of FastStream")
         self._seen = seen
         self._key = key
+        self._missing = checked(missing)
         self._lease = lease
+        self._on_done = on_done
         self._warnings = Warnings()
 
     def __call__(self, msg: Any, /, *, context: Any) -> BaseMiddleware:
         """Return the middleware of one message."""
-        return _Once(msg, context=context, claim=self._claim)
+        return _Once(msg, context=context, claim=self._claim, reply=self._reply)
 
     async def _claim(self, message: Any) -> Any:
-        """Return the claim on the item of a message, once this consumer holds it or it is done."""
-        item = self._key(message)
-        if inspect.isawaitable(item):
-            item = await item
+        """Return the claim on the item of a message, once this consumer holds it; None if it is done."""
+        item = await _awaited(self._key(message))
+        if item is None:
+            return nullcontext() if is_kept(self._missing, f"message {message.message_id}") else None
         while True:
             try:
                 claim = await self._seen.claim(item, self._lease, renew=True)
@@ -69,34 +91,56 @@ class Once:
                 await asyncio.sleep(PAUSE)
                 continue
             if claim.state != "busy":
-                return claim
+                return claim or None
             await asyncio.sleep(claim.remaining)
+
+    async def _reply(self, message: Any) -> Any:
+        """Return the reply to a message that is done."""
+        return None if self._on_done is None else await _awaited(self._on_done(message))
 
 
 class _Once(BaseMiddleware):
     """The middleware of one message."""
 
-    def __init__(self, msg: Any, /, *, context: Any, claim: Callable[[Any], Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        msg: Any,
+        /,
+        *,
+        context: Any,
+        claim: Callable[[Any], Awaitable[Any]],
+        reply: Callable[[Any], Awaitable[Any]],
+    ) -> None:
         super().__init__(msg, context=context)
         self._claim = claim
+        self._reply = reply
         self._held: Any = None
+        self._done: Any = None  # the message, if it is done already
         self._error: BaseException | None = None
 
     async def consume_scope(self, call_next: Callable[[Any], Awaitable[Any]], msg: Any) -> Any:
-        """Call the handler if the item is new."""
+        """Call the handler if the item is new, and return its result; else return the reply."""
         if msg.source_type is not SourceType.CONSUME:
             return await call_next(msg)
         if self._held is None:  # else another middleware calls the handler again
             claim = await self._claim(msg)
-            if not claim:
-                raise AckMessage
-            self._held = await claim.__aenter__()
+            if claim is None:
+                self._done = msg
+                return await self._reply(msg)
+            await claim.__aenter__()
+            self._held = claim
         self._error = None
         try:
             return await call_next(msg)
         except BaseException as error:
             self._error = error  # another middleware may handle it
             raise
+
+    async def publish_scope(self, call_next: Callable[[Any], Awaitable[Any]], cmd: Any) -> Any:
+        """Publish a result; of a message that is done already, only the reply."""
+        if self._done is None or cmd.publish_type is PublishType.REPLY:
+            return await call_next(cmd)
+        return None
 
     async def after_processed(
         self,
@@ -109,4 +153,11 @@ class _Once(BaseMiddleware):
             error = exc_val or self._error
             is_done = error is None or isinstance(error, AckMessage)  # the handler says so
             await self._held.__aexit__(None if is_done else type(error), error, exc_tb)
+        elif self._done is not None and exc_val is None:
+            await self._done.ack()  # with AckPolicy.MANUAL nobody else does
         return False
+
+
+async def _awaited(value: Any) -> Any:
+    """Return a value, or that of an awaitable."""
+    return await value if inspect.isawaitable(value) else value

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_async, require_sync
 from bloomredis.contrib._records import (
     PartitionId,
     Partitions,
@@ -20,6 +21,7 @@ from bloomredis.contrib._records import (
     Read,
     Records,
     entries_of,
+    keyed,
     starts_of,
 )
 
@@ -45,7 +47,7 @@ class Batch(Records):
         self._give_back()
         while self._work:
             if self._is_aging():
-                self._seen.extend_many([*self.finished, *self.unfinished], self._lease)
+                self._seen.extend_many(self.held(), self._lease)
             if entry := self._take():
                 yield entry.record
                 self._finish()
@@ -59,7 +61,7 @@ class AsyncBatch(Records):
         self._give_back()
         while self._work:
             if self._is_aging():
-                await self._seen.extend_many([*self.finished, *self.unfinished], self._lease)
+                await self._seen.extend_many(self.held(), self._lease)
             if entry := self._take():
                 yield entry.record
                 self._finish()
@@ -83,11 +85,16 @@ class Batches(Partitions):
 
     :param key: returns the item of a record, which also finds duplicates that a producer sent.  By default
         the item is the topic, partition and offset, which finds only redeliveries.
+    :param missing: treatment of a record whose `key` is None, such as a tombstone: "keep" hands it on
+        unchecked, "drop" counts it as done, and with "raise" `next` raises `TypeError`, which stops its
+        partition.
     :param lease: a dead consumer's records are free after so many seconds.  A record must be finished within
         two thirds of it.
     :param whole: the effects of a batch become final together, at the end of the block: if the block raises,
         all records are given back, including the finished ones.
     """
+
+    _require = staticmethod(require_sync)
 
     @contextmanager
     def next(self, size: int = 500, timeout: float = 1.0) -> Iterator[Batch]:
@@ -103,8 +110,8 @@ class Batches(Partitions):
             raise
         finally:
             try:
-                self._seen.commit_many(batch.finished)
-                self._seen.release_many(batch.unfinished)
+                self._seen.commit_many(batch.finish())
+                self._seen.release_many(batch.unfinished())
             finally:
                 self._settle(batch.positions())
 
@@ -128,12 +135,9 @@ class Batches(Partitions):
         return read
 
     def _claimed(self, read: Read) -> Batch:
-        try:
-            claims = self._seen.claim_many(self._items(read), self._lease)
-        except BaseException:
-            self._go_back(starts_of(read))
-            raise
-        return Batch(self._seen, entries_of(read, claims), self._lease, whole=self._whole)
+        with self._claiming(read) as items:
+            claims = self._seen.claim_many(keyed(items), self._lease)
+        return Batch(self._seen, entries_of(read, items, claims), self._lease, whole=self._whole)
 
     def _assigned(self, offsets: dict[PartitionId, int]) -> list[Any]:
         """Return the partitions that are still assigned to this consumer, as objects of the client."""
@@ -171,6 +175,8 @@ class Batches(Partitions):
 class AsyncBatches(Partitions):
     """Batches of the records that a consumer of aiokafka reads, with `async with`: see `Batches`."""
 
+    _require = staticmethod(require_async)
+
     @asynccontextmanager
     async def next(self, size: int = 500, timeout: float = 1.0) -> AsyncIterator[AsyncBatch]:  # noqa: ASYNC109 - the broker's
         """Read up to `size` records, waiting up to `timeout` seconds for the first, and claim them."""
@@ -182,8 +188,8 @@ class AsyncBatches(Partitions):
             raise
         finally:
             try:
-                await self._seen.commit_many(batch.finished)
-                await self._seen.release_many(batch.unfinished)
+                await self._seen.commit_many(batch.finish())
+                await self._seen.release_many(batch.unfinished())
             finally:
                 await self._settle(batch.positions())
 
@@ -200,12 +206,9 @@ class AsyncBatches(Partitions):
         ]
 
     async def _claimed(self, read: Read) -> AsyncBatch:
-        try:
-            claims = await self._seen.claim_many(self._items(read), self._lease)
-        except BaseException:
-            self._go_back(starts_of(read))
-            raise
-        return AsyncBatch(self._seen, entries_of(read, claims), self._lease, whole=self._whole)
+        with self._claiming(read) as items:
+            claims = await self._seen.claim_many(keyed(items), self._lease)
+        return AsyncBatch(self._seen, entries_of(read, items, claims), self._lease, whole=self._whole)
 
     def _assigned(self, places: Iterable[PartitionId]) -> dict[Any, PartitionId]:
         """Return the places that are still assigned to this consumer, by the partitions of the client."""
