@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from bloomredis import Claim
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_sync
 
 try:
     from dramatiq import Middleware
-    from dramatiq.middleware import MiddlewareError, SkipMessage
+    from dramatiq.middleware import SkipMessage
+    from dramatiq.results import ResultFailure, ResultMissing, Results
 except ImportError as error:
     raise missing("dramatiq", "dramatiq") from error
-
-
-class NotClaimedError(MiddlewareError):
-    """The item could not be claimed, or its message could not be delayed; the broker retries it later."""
 
 
 class Once(Middleware):
@@ -31,12 +33,16 @@ class Once(Middleware):
         def ship(order, carrier): ...
 
     It applies to actors with the option `once`: a function that takes the arguments of a message and returns
-    the item, or True, with which all arguments make up the item.
+    the item, or True, with which all arguments make up the item.  If the function returns None, the actor
+    runs unchecked.
 
-    If the item is done, the message is skipped.  If the item is busy, the worker that holds it may be dead,
-    so the message comes again when that claim's lease ends; this does not count as a retry.  If the actor
-    raises, the item is given back before the retry.  While the filter's server is away, no such actor runs,
-    and messages are retried.
+    * Done: the message succeeds without the actor, so pipelines and groups continue.  Its result is None or
+      that of the option `on_done`, a function that takes the arguments of the message.
+    * Busy: the worker that holds the item may be dead, so the message comes again when that claim's lease
+      ends.  This does not count as a retry.
+
+    If the actor raises, the item is given back before the retry.  While the filter's server is away, no such
+    actor runs, and messages are retried.
 
     The commit comes after all other middleware: a message of a pipeline and a result are stored before it.
 
@@ -46,15 +52,16 @@ class Once(Middleware):
     """
 
     def __init__(self, seen: Any, *, lease: float = 30.0, renew: bool = True) -> None:
+        require_sync(seen, "Once of Dramatiq")
         self._seen = seen
         self._lease = lease
         self._renew = renew
-        self._claims: dict[int, Claim] = {}  # by the identity of messages that are being processed
+        self._thread = _Thread()
 
     @property
     def actor_options(self) -> set[str]:
-        """The option of an actor."""
-        return {"once"}
+        """The options of an actor."""
+        return {"once", "on_done"}
 
     def before_worker_boot(self, broker: Any, worker: Any) -> None:
         """Put the commits first into the list of middleware, whose first is called last after a message."""
@@ -62,22 +69,49 @@ class Once(Middleware):
         if not any(isinstance(each, _Commits) and each.once is self for each in broker.middleware):
             broker.middleware = [_Commits(self), *broker.middleware]
 
-    def before_process_message(self, broker: Any, message: Any) -> None:
-        """Claim the item; skip the message if the item is done, and delay it if the item is busy."""
-        once = broker.get_actor(message.actor_name).options.get("once")
-        if not once:
-            return
-        # The broker would log any error but a MiddlewareError, and run the actor all the same.
-        try:
-            claim = self._seen.claim(_item(once, message), self._lease, renew=self._renew)
-        except Exception as error:
-            raise NotClaimedError(f"the item of {message} could not be claimed: {error}") from error
-        if claim:
-            self._claims[id(message)] = claim
-            return
+    def after_declare_actor(self, broker: Any, actor: Any) -> None:
+        """Let an actor with the option run once for each item of its messages."""
+        del broker
+        if actor.options.get("once"):
+            actor.fn = self._once(actor, actor.fn)
+
+    def _once(self, actor: Any, body: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function of an actor, which runs its body once; a direct call just runs the body."""
+
+        @functools.wraps(body)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            message, self._thread.message = self._thread.message, None
+            if message is None or message.actor_name != actor.actor_name:
+                return body(*args, **kwargs)
+            item = _item(actor, body, args, kwargs)
+            if item is None:
+                return body(*args, **kwargs)
+            claim = self._seen.claim(item, self._lease, renew=self._renew)
+            if not claim:
+                self._check_copy(actor.broker, message, claim)
+                on_done = actor.options.get("on_done")
+                return None if on_done is None else on_done(*args, **kwargs)
+            self._thread.claim = claim
+            return body(*args, **kwargs)
+
+        return run
+
+    def _check_copy(self, broker: Any, message: Any, claim: Any) -> None:
+        """Return if the item is done and the message has no result: it succeeds without the actor.
+
+        :raises SkipMessage: the item is busy, and the message will come again.  Or a copy of this message has
+            done the work; its result, group and pipeline must not change.
+        """
         if claim.state == "busy":
-            _put_off(broker, message, claim.remaining)
-        raise SkipMessage(f"{message} is {claim.state}")
+            broker.enqueue(message, delay=max(1, math.ceil(claim.remaining * 1000)))
+            _skip(message, "is busy and comes again")
+        if _has_result(broker, message):
+            _skip(message, "has succeeded before")
+
+    def before_process_message(self, broker: Any, message: Any) -> None:
+        """Remember the message that this thread processes."""
+        del broker
+        self._thread.message = message
 
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: BaseException | None = None
@@ -88,15 +122,27 @@ class Once(Middleware):
             self.after_skip_message(broker, message)
 
     def after_skip_message(self, broker: Any, message: Any) -> None:
-        """Give the item back if another middleware skips the message."""
-        del broker
-        if claim := self._claims.pop(id(message), None):
+        """Give the item back if the message was skipped."""
+        del broker, message
+        if claim := self._thread.end():
             claim.release()
 
-    def commit(self, message: Any) -> None:
-        """Commit the item of a message."""
-        if claim := self._claims.pop(id(message), None):
+    def commit(self) -> None:
+        """Commit the item of the message that this thread processes."""
+        if claim := self._thread.end():
             claim.commit()
+
+
+class _Thread(threading.local):
+    """The message that a thread of a worker processes, and the claim on its item."""
+
+    message: Any = None
+    claim: Claim | None = None
+
+    def end(self) -> Claim | None:
+        """Return the claim, and forget it and the message."""
+        claim, self.claim, self.message = self.claim, None, None
+        return claim
 
 
 class _Commits(Middleware):
@@ -109,21 +155,32 @@ class _Commits(Middleware):
         self, broker: Any, message: Any, *, result: Any = None, exception: BaseException | None = None
     ) -> None:
         """Commit the item of a message whose actor has not raised."""
-        del broker, result, exception
-        self.once.commit(message)
+        del broker, message, result, exception
+        self.once.commit()
 
 
-def _item(once: Any, message: Any) -> Any:
-    """Return the item of a message."""
-    if once is True:
-        named = sorted(message.kwargs.items())
-        return repr((message.actor_name, tuple(message.args), named))
-    return once(*message.args, **message.kwargs)
+def _item(actor: Any, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the item of a call; arguments by name are the same as by position."""
+    once = actor.options["once"]
+    if once is not True:
+        return once(*args, **kwargs)
+    bound = inspect.signature(body).bind(*args, **kwargs)
+    return repr((actor.actor_name, bound.args, sorted(bound.kwargs.items())))
 
 
-def _put_off(broker: Any, message: Any, seconds: float) -> None:
-    """Enqueue the message again, with a delay in seconds."""
-    try:
-        broker.enqueue(message, delay=max(1, math.ceil(seconds * 1000)))
-    except Exception as error:
-        raise NotClaimedError(f"{message} could not be delayed: {error}") from error
+def _has_result(broker: Any, message: Any) -> bool:
+    """Return whether the result of a message is stored."""
+    for each in broker.middleware:
+        if isinstance(each, Results):
+            try:
+                each.backend.get_result(message)
+            except (ResultMissing, ResultFailure):
+                return False
+            return True
+    return False
+
+
+def _skip(message: Any, reason: str) -> NoReturn:
+    """Skip a message; the middleware `Results` would store None for it."""
+    message.options["store_results"] = False
+    raise SkipMessage(f"{message} {reason}")
