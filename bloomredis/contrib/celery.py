@@ -7,18 +7,18 @@ the task still runs.
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from bloomredis import BloomError, ClaimLostError, Skipped
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_sync
 
 try:
     from celery import Task, states
     from celery.exceptions import Ignore, ImproperlyConfigured, Reject
-    from kombu.utils.json import register_type
+    from kombu.utils.json import dumps, register_type
 except ImportError as error:
     raise missing("celery", "Celery") from error
 
@@ -54,9 +54,9 @@ class Once(Task):
     (`acks_late` and `reject_on_worker_lost`, which a task may set to False).
 
     `seen` is a filter of `bloomredis`.  `unique_on` names the arguments that make up the item; None means all
-    arguments.  `lease` is the number of seconds after which a dead worker's item is free; keep it shorter
-    than the broker's visibility timeout.  `on_done` takes the arguments of the body, and returns the result
-    of a call whose item is done.
+    arguments.  They may have any type that Celery's JSON encodes.  `lease` is the number of seconds after
+    which a dead worker's item is free; keep it shorter than the broker's visibility timeout.  `on_done` takes
+    the arguments of the body, and returns the result of a call whose item is done.
     """
 
     abstract = True
@@ -67,12 +67,33 @@ class Once(Task):
     lease: ClassVar[float] = 30.0
     on_done: ClassVar[Callable[..., Any] | None] = None
 
-    def item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Return the item of a call: the name of the task and its arguments, as JSON."""
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a filter of asyncio, and a `unique_on` that does not name arguments of the body."""
+        super().__init_subclass__(**options)
+        name = f"task {cls.name or cls.__name__}"
+        if cls.seen is not None:
+            require_sync(cls.seen, name)
+        if cls.unique_on is not None and cls.run is not Task.run and cls.item is Once.item:
+            _check_names(name, cls.unique_on, inspect.getattr_static(cls, "run"))
+
+    def item(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """Return the item of a call: the name of the task and its arguments, as Celery's own JSON.
+
+        If you override it, it may return None: then the body runs unchecked.
+
+        :raises TypeError: JSON cannot encode an argument.
+        """
         bound = inspect.signature(self.run).bind(*args, **kwargs)
         bound.apply_defaults()
         names = bound.arguments if self.unique_on is None else self.unique_on
-        return json.dumps([self.name, {name: bound.arguments[name] for name in names}], sort_keys=True)
+        try:
+            text: str = dumps([self.name, {name: bound.arguments[name] for name in names}], sort_keys=True)
+        except TypeError as error:
+            raise TypeError(
+                f"an argument of {self.name} cannot be part of its item: {error}. Name other arguments in "
+                "unique_on, register the type with kombu.utils.json.register_type, or override item()"
+            ) from error
+        return text
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the body if the item is new; return its result, or the result of a skipped call."""
@@ -80,7 +101,10 @@ class Once(Task):
             raise ImproperlyConfigured(f"task {self.name} has no filter: give seen= to the decorator")
         request = self.request
         is_sent = not (request.called_directly or request.is_eager)
+        body = super().__call__ if request.called_directly else self.run
         item = self.item(args, kwargs)
+        if item is None:
+            return body(*args, **kwargs)
         try:
             claim = self.seen.claim(item, self.lease, renew=True)
         except BloomError as error:
@@ -93,9 +117,9 @@ class Once(Task):
             return self._skipped(Skipped(item, claim.state, claim.remaining), args, kwargs)
         if request.called_directly:
             with claim:
-                return super().__call__(*args, **kwargs)
+                return body(*args, **kwargs)
         try:
-            result = self.run(*args, **kwargs)
+            result = body(*args, **kwargs)
         except BaseException:
             claim.__exit__(BaseException, None, None)
             raise
@@ -152,3 +176,16 @@ class Once(Task):
             raise Reject(error, requeue=True) from error
         _log.info("%s[%s] comes again in %.3g s; it waits for %s", self.name, request.id, seconds, reason)
         raise Ignore(f"it comes again in {seconds:.3g} s")
+
+
+def _check_names(task: str, names: Sequence[str], run: Any) -> None:
+    """Raise `TypeError` or `ValueError` unless all names are those of arguments of a body."""
+    if isinstance(names, str):
+        raise TypeError(f"unique_on of {task} must be a list of names, not a str: write [{names!r}]")
+    is_static = isinstance(run, staticmethod)  # no `bind`: the first argument is not the task
+    arguments = [*inspect.signature(run.__func__ if is_static else run).parameters][not is_static :]
+    if wrong := [name for name in names if name not in arguments]:
+        raise ValueError(
+            f"unique_on of {task} names {', '.join(map(repr, wrong))}; the arguments are "
+            f"{', '.join(arguments) or 'none'}"
+        )
