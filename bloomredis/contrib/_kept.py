@@ -34,10 +34,15 @@ class Kept:
 
         While the server restarts or fails over, the call waits up to 30 seconds.
 
+        :raises TypeError, ValueError: an item is not accepted; the error names its row.
         :raises ClaimLostError: the batch took longer than the lease, or another run of the part is under way;
             rerun the part.
         """
-        keys = [_bytes(item) for item in items]
+        try:
+            keys = [_bytes(item) for item in items]
+        except (TypeError, ValueError):
+            self._seen.contains_many(items)  # the filter's own error names the row
+            raise
         new = dict.fromkeys(key for key in keys if key not in self._kept)
         ours = patiently(lambda: self._ours(new))  # may be repeated, as a rerun does
         answers = []

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from math import isnan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_sync
 from bloomredis.contrib._kept import Kept
+from bloomredis.contrib._keys import Missing, checked
 
 try:
     import pyarrow as pa
@@ -22,14 +25,33 @@ except ImportError as error:
 def rows(batch: Any, mask: NDArray[np.bool_]) -> Any:
     """Return the rows of a batch for which a mask is true, as a batch of the same kind.
 
-    :param batch: a table or record batch of Arrow, or a data frame of pandas or polars.
+    :param batch: a table or record batch of Arrow, a data frame of pandas or polars, or a dict of arrays of
+        numpy, as of Ray; or one of their columns.
     """
-    if isinstance(batch, pa.Table | pa.RecordBatch):
+    if isinstance(batch, dict):
+        return {name: rows(column, mask) for name, column in batch.items()}
+    if isinstance(batch, np.ndarray):
+        return batch[mask]
+    if isinstance(batch, pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray):
         return batch.filter(pa.array(mask))
     return batch.loc[mask] if hasattr(batch, "iloc") else batch.filter(mask)
 
 
-class NewRows:
+class _Column:
+    """A column of batches whose values are items of a filter."""
+
+    def __init__(self, seen: Any, column: str, *, missing: Missing = "raise") -> None:
+        require_sync(seen, type(self).__name__)
+        self._seen = seen
+        self._column = column
+        self._missing = checked(missing)
+
+    def _rows(self, batch: Any, ask: Callable[[Any], NDArray[np.bool_]]) -> Any:
+        """Return the rows of a batch for which a function of its column is true."""
+        return rows(batch, _mask(batch[self._column], self._missing, ask))
+
+
+class NewRows(_Column):
     """A callable that adds a column of a batch to a filter, and returns the rows that were new.
 
     Use it if each batch is handled once.  If an engine runs a batch again, after a failure or for another use
@@ -37,18 +59,16 @@ class NewRows:
 
     :param seen: a filter; if other processes run the callable, a filter made by `from_url`.
     :param column: the name of the column.
+    :param missing: treatment of a row whose item is null: "keep" or "drop" it, or "raise" an error that names
+        the row.
     """
-
-    def __init__(self, seen: Any, column: str) -> None:
-        self._seen = seen
-        self._column = column
 
     def __call__(self, batch: Any) -> Any:
         """Return the rows of a batch that were new."""
-        return rows(batch, self._seen.new_mask(batch[self._column]))
+        return self._rows(batch, self._seen.new_mask)
 
 
-class KeptRows:
+class KeptRows(_Column):
     """A callable that keeps the rows of a batch that no other batch of a job keeps; a rerun keeps the same.
 
     It is for engines that run a part again, after a failure or for another use of the result:
@@ -65,6 +85,7 @@ class KeptRows:
         same input in the same parts, it may continue under the same name; any other run needs another name.
     :param unit: returns the name of a batch: the same whenever the batch is run, and a different one for each
         batch.
+    :param missing: treatment of a row whose item is null: see `NewRows`.
     :param lease: if a part dies while it claims a row, another part may take the row after so many seconds.
         If the part is run again later than that, both may return the row.
     """
@@ -76,12 +97,12 @@ class KeptRows:
         *,
         job: str,
         unit: Callable[[Any], str] | None = None,
+        missing: Missing = "raise",
         lease: float = 3600.0,
     ) -> None:
+        super().__init__(seen, column, missing=missing)
         if not job:
             raise ValueError("job must not be empty: it identifies parts that are run again")
-        self._seen = seen
-        self._column = column
         self._job = job
         self._unit = unit
         self._lease = lease
@@ -110,48 +131,44 @@ class KeptRows:
         return Kept(self._seen, f"{self._job}: {part}", self._lease)
 
     def _kept_of(self, batch: Any, kept: Kept) -> Any:
-        mask = np.array(kept.mask(_listed(batch[self._column])), dtype=bool)
-        return rows(batch, mask)
+        def ask(column: Any) -> NDArray[np.bool_]:
+            if isinstance(column, np.ndarray) and column.dtype.kind == "S":
+                self._seen.contains_mask(column)  # raises if items may have lost their end
+            return np.array(kept.mask(_listed(column)), dtype=bool)
+
+        return self._rows(batch, ask)
 
 
-class AbsentRows:
+class AbsentRows(_Column):
     """A callable that returns the rows whose item is not in a filter; of equal items, the first row.
 
     It adds nothing, so a batch may be run again.  If two batches have equal items, both results have them.
-    """
 
-    def __init__(self, seen: Any, column: str) -> None:
-        self._seen = seen
-        self._column = column
+    :param missing: treatment of a row whose item is null: see `NewRows`.
+    """
 
     def __call__(self, batch: Any) -> Any:
         """Return the rows of a batch that are not in the filter."""
-        column = batch[self._column]
-        mask = ~self._seen.contains_mask(column)
-        if mask.any():
-            mask[mask] = _first(rows(batch, mask)[self._column])
-        return rows(batch, mask)
+        return self._rows(batch, lambda column: ~self._seen.contains_mask(column) & _first(column))
 
     def each(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the result for each batch; for `mapInArrow`."""
         return map(self, batches)
 
 
-class Added:
+class Added(_Column):
     """A step that adds a column of batches to a filter, once their rows are written."""
-
-    def __init__(self, seen: Any, column: str) -> None:
-        self._seen = seen
-        self._column = column
 
     def each(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Add batches; yield for each a record batch with its number of rows; for `mapInArrow`."""
         for batch in batches:
-            self._seen.new_mask(batch[self._column])
+            self._rows(batch, self._seen.new_mask)
             yield pa.RecordBatch.from_pydict({"rows": [len(batch)]})
 
 
-def foreach_batch(seen: Any, column: str, write: Callable[[Any, int], object]) -> Callable[[Any, int], None]:
+def foreach_batch(
+    seen: Any, column: str, write: Callable[[Any, int], object], *, missing: Missing = "raise"
+) -> Callable[[Any, int], None]:
     """Return a function for `foreachBatch` of a Spark stream; it writes rows whose item was never written.
 
     A row is looked up, written, and added after the write.  So no row is lost if a partition or the batch is
@@ -161,11 +178,15 @@ def foreach_batch(seen: Any, column: str, write: Callable[[Any, int], object]) -
     :param seen: a filter made by `from_url`.
     :param column: the name of the column, a string or a number.
     :param write: takes a data frame and the number of the batch, and returns once the rows are stored.
+    :param missing: treatment of a row whose item is null: see `NewRows`.
     """
-    absent, added = AbsentRows(seen, column), Added(seen, column)
+    absent, added = AbsentRows(seen, column, missing=missing), Added(seen, column, missing=missing)
 
     def handle(frame: Any, number: int) -> None:
-        new = frame.dropDuplicates([column]).mapInArrow(absent.each, frame.schema).persist()
+        distinct = frame.dropDuplicates([column])  # of all nulls one
+        if missing == "keep":
+            distinct = distinct.filter(f"`{column}` IS NOT NULL").union(frame.filter(f"`{column}` IS NULL"))
+        new = distinct.mapInArrow(absent.each, frame.schema).persist()
         try:
             write(new, number)
             new.select(column).mapInArrow(added.each, "rows long").collect()
@@ -175,19 +196,46 @@ def foreach_batch(seen: Any, column: str, write: Callable[[Any, int], object]) -
     return handle
 
 
-def register(connection: Any, seen: Any, name: str = "is_new") -> None:
+def register(connection: Any, seen: Any, name: str = "is_new", *, missing: Missing = "raise") -> None:
     """Give a connection of DuckDB a function that adds a VARCHAR to a filter and returns whether it was new.
 
     ``SELECT * FROM pages WHERE is_new(url)``.  DuckDB evaluates the function for the rows that it reads, in
     several threads.  It may evaluate other conditions of the query afterwards, so put these into a subquery.
 
     :param name: the name of the function.
+    :param missing: its answer to NULL: "keep" for true, "drop" for false, or "raise" an error.
     """
+    require_sync(seen, "register()")
+    checked(missing)
 
     def is_new(column: Any) -> Any:
-        return pa.array(seen.new_mask(column))
+        return pa.array(_mask(column, missing, seen.new_mask))
 
-    connection.create_function(name, is_new, ["VARCHAR"], "BOOLEAN", type="arrow", side_effects=True)
+    connection.create_function(
+        name, is_new, ["VARCHAR"], "BOOLEAN", type="arrow", side_effects=True, null_handling="special"
+    )
+
+
+def _mask(column: Any, missing: Missing, ask: Callable[[Any], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """Return the answers of a function for the rows of a column; for nulls, what `missing` says."""
+    nulls = _nulls(column) if missing != "raise" else None  # the filter names the row of a null
+    if nulls is None or not nulls.any():
+        return ask(column)
+    mask = np.full(len(nulls), missing == "keep")
+    try:
+        mask[~nulls] = ask(rows(column, ~nulls))
+    except (TypeError, ValueError) as error:
+        error.add_note("rows that are null are not counted")
+        raise
+    return mask
+
+
+def _nulls(column: Any) -> NDArray[np.bool_]:
+    """Return a mask of a column: true for nulls."""
+    for method in ("isna", "is_null"):  # pandas; Arrow and polars
+        if hasattr(column, method):
+            return np.asarray(getattr(column, method)(), dtype=bool)
+    return np.array([each is None or (isinstance(each, float) and isnan(each)) for each in _listed(column)])
 
 
 def _first(column: Any) -> NDArray[np.bool_]:
@@ -215,8 +263,12 @@ def _digest(batch: Any) -> str:
     """
     if isinstance(batch, pa.Table | pa.RecordBatch):
         table = batch
+    elif isinstance(batch, dict):
+        table = pa.table({name: _listed(column) for name, column in batch.items()})
+    elif hasattr(batch, "to_arrow"):
+        table = batch.to_arrow()
     else:
-        table = batch.to_arrow() if hasattr(batch, "to_arrow") else pa.Table.from_pandas(batch)
+        table = pa.Table.from_pandas(batch, preserve_index=False)
     columns = table.to_pydict()
     values = sorted(map(repr, zip(*columns.values(), strict=True)))
     return blake2b(repr(([*columns], values)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

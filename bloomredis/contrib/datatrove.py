@@ -8,14 +8,17 @@ from typing import Any, Final
 
 from bloomredis import BloomFilter, ShardedBloomFilter
 from bloomredis.contrib import missing
+from bloomredis.contrib._flavours import require_sync
 from bloomredis.contrib._kept import Kept
+from bloomredis.contrib._keys import Missing, checked, is_kept
 
 try:
     from datatrove.pipeline.filters.base_filter import BaseFilter
 except ImportError as error:
     raise missing("datatrove", "datatrove") from error
 
-_DROPPED: Final = (False, "seen")
+_SEEN: Final = (False, "seen")
+_WITHOUT_KEY: Final = (False, "no key")
 
 
 def text_digest(document: Any) -> bytes:
@@ -37,6 +40,7 @@ class SeenFilter(BaseFilter):
     :param job: a name for all tasks of this run of the pipeline.  A task that is run again needs the same
         name.  Another job over the same filter needs another name, or it keeps what the first job kept.
     :param key: returns the str or bytes by which documents are compared; it must not depend on the task.
+    :param missing: treatment of a document whose `key` is None: "keep" or "drop" it, or "raise" an error.
     :param lease: if a task dies before it has committed a document, another task may take the document after
         so many seconds.  If the task is run again later than that, both may keep it.
     :param exclusion_writer: writes the documents that are dropped.
@@ -50,17 +54,20 @@ class SeenFilter(BaseFilter):
         seen: BloomFilter | ShardedBloomFilter,
         *,
         job: str,
-        key: Callable[[Any], str | bytes] = text_digest,
+        key: Callable[[Any], str | bytes | None] = text_digest,
+        missing: Missing = "keep",
         lease: float = 3600.0,
         exclusion_writer: Any = None,
         batch_size: int = 1000,
     ) -> None:
         super().__init__(exclusion_writer, batch_size)
+        require_sync(seen, "SeenFilter")
         if not job:
             raise ValueError("job must not be empty: it identifies tasks that are run again")
         self._seen = seen
         self._job = job
         self._key = key
+        self._missing = checked(missing)
         self._lease = lease
         self._begin(0)
 
@@ -81,4 +88,13 @@ class SeenFilter(BaseFilter):
 
         :raises ClaimLostError: a batch took longer than the lease; run the task again.
         """
-        return [is_kept or _DROPPED for is_kept in self._kept.mask([self._key(each) for each in batch])]
+        keys = [self._key(document) for document in batch]
+        answers = [
+            key is None and self._without_key(document) for key, document in zip(keys, batch, strict=True)
+        ]
+        kept = iter(self._kept.mask([key for key in keys if key is not None]))
+        return [answer or next(kept) or _SEEN for answer in answers]
+
+    def _without_key(self, document: Any) -> bool | tuple[bool, str]:
+        """Return the answer for a document without a key."""
+        return is_kept(self._missing, f"document {document.id}") or _WITHOUT_KEY

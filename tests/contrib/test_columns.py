@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -27,13 +29,17 @@ from tests.contrib import pages
 from tests.contrib.violence import KEPT, restart
 from tests.support.readme import ROOT
 from tests.support.servers import Server, running
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
-FRAMES: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "pandas": pd.DataFrame,
     "polars": pl.DataFrame,
     "table": pa.table,
     "record batch": pa.RecordBatch.from_pydict,
+    "arrays of numpy": lambda columns: {
+        name: np.array(column, dtype=object) for name, column in columns.items()
+    },
 }
 EACH_FRAME = pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 
@@ -57,7 +63,7 @@ def test_new_rows_are_those_of_a_frame(frame: Any, seen: BloomFilter) -> None:
     new = NewRows(seen, "url")(batch)
     assert type(new) is type(batch)
     assert (values(new, "url"), values(new, "size")) == (["a", "b"], [1, 2])
-    assert len(NewRows(seen, "url")(batch)) == 0
+    assert values(NewRows(seen, "url")(batch), "url") == []
 
 
 @EACH_FRAME
@@ -68,7 +74,7 @@ def test_absent_rows_add_nothing(frame: Any, seen: BloomFilter) -> None:
     for _ in range(2):
         assert values(AbsentRows(seen, "url")(batch), "size") == [1, 2]
     seen.add_many(["a", "b"])
-    assert len(AbsentRows(seen, "url")(batch)) == 0
+    assert values(AbsentRows(seen, "url")(batch), "url") == []
 
 
 @EACH_FRAME
@@ -80,18 +86,94 @@ def test_kept_rows_are_the_same_whenever_a_batch_is_run(frame: Any, seen: BloomF
     for _ in range(2):
         assert values(kept(one), "size") == [1, 2, 4]
         assert values(kept(other), "url") == ["d"]
-    assert len(KeptRows(seen, "url", job="december")(one)) == 0
+    assert values(KeptRows(seen, "url", job="december")(one), "url") == []
 
 
 def test_kept_rows_may_be_numbers_or_bytes(seen: BloomFilter) -> None:
-    """A float raises `TypeError`."""
+    """A number is the same item as its text."""
     kept = KeptRows(seen, "id", job="november")
     for ids in ([1, 2, 1], [b"x", b"y", b"x"]):
         for _ in range(2):
             assert values(kept(pa.table({"id": ids})), "id") == ids[:2]
     assert 2 in seen
-    with pytest.raises(TypeError, match="str, bytes or int, not float"):
-        kept(pa.table({"id": [0.5]}))
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "NewRows": NewRows,
+    "KeptRows": lambda *given, **options: KeptRows(*given, job="november", **options),
+    "AbsentRows": AbsentRows,
+}
+
+
+@for_each("maker", MAKERS)
+@for_each("frame", FRAMES)
+@for_each(("missing", "kept"), [("keep", [1, 2, 3, 5]), ("drop", [1, 3])])
+def test_a_row_without_an_item(
+    any_server: Server, maker: str, frame: str, missing: str, kept: list[int]
+) -> None:
+    """Rows that are null are kept in their places or dropped; the others are compared."""
+    seen = BloomFilter.from_url(any_server.url, f"{maker}{frame}{missing}", capacity=100, error_rate=1e-9)
+    call = MAKERS[maker](seen, "url", missing=missing)
+    batch = FRAMES[frame]({"url": ["a", None, "b", "a", None], "size": [1, 2, 3, 4, 5]})
+    assert values(call(batch), "size") == kept
+    nulls = FRAMES[frame]({"url": [None, None], "size": [1, 2]})
+    assert values(call(nulls), "size") == ([1, 2] if missing == "keep" else [])
+
+
+NO_ITEMS: dict[str, tuple[list[Any], str]] = {
+    "a null": (["a", "b", None], "row 2: .*a null"),
+    "a float": ([0.5, 1.5], "row 0: .*not float"),
+    "no text": (["a", "\ud800"], "row 1: .*not valid Unicode"),
+}
+
+
+@for_each("maker", MAKERS)
+@for_each("wrong", NO_ITEMS)
+def test_a_row_that_is_no_item_is_named(any_server: Server, maker: str, wrong: str) -> None:
+    """Nothing is added."""
+    seen = BloomFilter.from_url(any_server.url, "seen", capacity=100, error_rate=1e-9)
+    column, match = NO_ITEMS[wrong]
+    options = {"unit": lambda _: "a name"} if maker == "KeptRows" else {}
+    with pytest.raises((TypeError, ValueError), match=match):
+        MAKERS[maker](seen, "id", **options)({"id": np.array(column, dtype=object)})
+    with any_server.client() as client:
+        assert client.keys() == []
+
+
+@for_each("maker", MAKERS)
+def test_bytes_of_numpy_that_may_have_lost_their_end_are_refused(any_server: Server, maker: str) -> None:
+    """As by the filter itself."""
+    seen = BloomFilter.from_url(any_server.url, "seen", capacity=100, error_rate=1e-9)
+    with pytest.raises(TypeError, match=r"row 1: .*view\('V2'\)"):
+        MAKERS[maker](seen, "id")({"id": np.array([b"ab", b"c\0"])})
+
+
+def test_the_index_of_a_frame_is_no_part_of_its_identity(seen: BloomFilter) -> None:
+    """A rerun may number its rows in another way."""
+    kept = KeptRows(seen, "url", job="november")
+    for index in (None, [7, 9], ["x", "y"], pd.RangeIndex(5, 7)):
+        assert list(kept(pd.DataFrame({"url": ["a", "b"]}, index=index))["url"]) == ["a", "b"]
+
+
+def test_a_batch_of_ray_may_have_tensors(seen: BloomFilter) -> None:
+    """They are part of its identity."""
+    kept = KeptRows(seen, "url", job="november")
+    urls = np.array(["a", "b"], dtype=object)
+    for vectors, count in ((np.eye(2), 2), (np.eye(2), 2), (np.ones((2, 2)), 0)):
+        assert len(kept({"url": urls, "vector": vectors})["vector"]) == count
+
+
+def test_duckdb_has_an_answer_for_null(seen: BloomFilter) -> None:
+    """It is true, false, or an error."""
+    connection = duckdb.connect()
+    query = "SELECT is_{}(id) FROM (VALUES ('a'), (NULL), ('a'), (NULL)) AS t(id)"
+    register(connection, seen, "is_raise")
+    with pytest.raises(duckdb.Error, match=r"row 1: .*a null"):
+        connection.sql(query.format("raise")).fetchall()
+    register(connection, seen, "is_keep", missing="keep")
+    assert connection.sql(query.format("keep")).fetchall() == [(True,), (True,), (False,), (True,)]
+    register(connection, seen, "is_drop", missing="drop")
+    assert connection.sql(query.format("drop")).fetchall() == [(False,)] * 4
 
 
 def test_a_batch_may_have_a_name(seen: BloomFilter) -> None:
@@ -245,6 +327,23 @@ class Frame:
     def mapInArrow(self, function: Callable[[Iterable[Any]], Iterable[Any]], _: Any) -> Frame:  # noqa: N802
         return Frame(lambda: list(function(iter(self.collect()))))
 
+    def filter(self, condition: str) -> Frame:
+        found = re.fullmatch(r"`(\w+)` IS (NOT )?NULL", condition)
+        assert found
+
+        def made() -> list[pa.RecordBatch]:
+            return [
+                pa.RecordBatch.from_pylist([row], schema=batch.schema)
+                for batch in self.collect()
+                for row in batch.to_pylist()
+                if (row[found[1]] is None) != bool(found[2])
+            ]
+
+        return Frame(made)
+
+    def union(self, other: Frame) -> Frame:
+        return Frame(lambda: self.collect() + other.collect())
+
     def select(self, column: str) -> Frame:
         return Frame(lambda: [batch.select([column]) for batch in self.collect()])
 
@@ -274,7 +373,7 @@ class Sink:
         return sorted(item for batch in self.batches.values() for item in batch)
 
 
-def spark(*items: str) -> Frame:
+def spark(*items: str | None) -> Frame:
     """Return a frame with a column `id`."""
     return Frame(lambda: [pa.RecordBatch.from_pydict({"id": list(items)})])
 
@@ -299,6 +398,15 @@ def test_a_batch_that_failed_after_its_write_comes_again(seen: BloomFilter) -> N
     handle(spark("a", "b"), 1)
     handle(spark("b", "c"), 2)
     assert sink.written == ["a", "b", "c"]
+
+
+@for_each(("missing", "nulls"), [("keep", 2), ("drop", 0)])
+def test_a_stream_has_rows_without_an_item(any_server: Server, missing: Any, nulls: int) -> None:
+    """All of them are written, or none."""
+    seen = BloomFilter.from_url(any_server.url, "seen", capacity=100, error_rate=1e-9)
+    sink = Sink()
+    foreach_batch(seen, "id", sink.write, missing=missing)(spark("a", None, "a", None), 1)
+    assert Counter(sink.batches[1]) == Counter({"a": 1, None: nulls} if nulls else {"a": 1})
 
 
 def test_the_page_runs(any_server: Server) -> None:
