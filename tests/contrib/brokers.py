@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -15,9 +16,9 @@ class Brokers:
         self._producer = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 3})
         found = self._producer.list_topics(timeout=30).brokers.values()
         self.addresses = ",".join(f"{broker.host}:{broker.port}" for broker in found)
-        self.logs: dict[int, list[bytes]] = {}
+        self.logs: dict[int, list[bytes | None]] = {}
 
-    def send(self, topic: str, items: list[bytes], partitions: int = 4) -> None:
+    def send(self, topic: str, items: Sequence[bytes | None], partitions: int = 4) -> None:
         """Send items, and wait until the brokers have them."""
         for number, item in enumerate(items):
             self._producer.produce(topic, item, partition=number % partitions, on_delivery=self._delivered)
