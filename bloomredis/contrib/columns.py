@@ -180,6 +180,7 @@ def foreach_batch(
     :param write: takes a data frame and the number of the batch, and returns once the rows are stored.
     :param missing: treatment of a row whose item is null: see `NewRows`.
     """
+    require_sync(seen, "foreach_batch()")
     absent, added = AbsentRows(seen, column, missing=missing), Added(seen, column, missing=missing)
 
     def handle(frame: Any, number: int) -> None:

@@ -12,7 +12,18 @@ import pytest
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis.contrib import cache_guard, django, fastapi, idempotency, prometheus
+from bloomredis.contrib import (
+    cache_guard,
+    columns,
+    datatrove,
+    django,
+    dramatiq,
+    fastapi,
+    faststream,
+    idempotency,
+    kafka,
+    prometheus,
+)
 from tests.support.values import for_each
 
 SIZE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-6}
@@ -43,6 +54,16 @@ ADAPTERS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     ),
     "Gauges": ("bloomredis", lambda seen: prometheus.Gauges([seen])),
     "load()": ("bloomredis", lambda seen: cache_guard.load(seen, [])),
+    "Once of Dramatiq": ("bloomredis", dramatiq.Once),
+    "Once of FastStream": ("bloomredis.asyncio", lambda seen: faststream.Once(seen, key=work)),
+    "Batches": ("bloomredis", lambda seen: kafka.Batches(None, seen)),
+    "AsyncBatches": ("bloomredis.asyncio", lambda seen: kafka.AsyncBatches(None, seen)),
+    "SeenFilter": ("bloomredis", lambda seen: datatrove.SeenFilter(seen, job="november")),
+    "NewRows": ("bloomredis", lambda seen: columns.NewRows(seen, "url")),
+    "KeptRows": ("bloomredis", lambda seen: columns.KeptRows(seen, "url", job="november")),
+    "AbsentRows": ("bloomredis", lambda seen: columns.AbsentRows(seen, "url")),
+    "foreach_batch()": ("bloomredis", lambda seen: columns.foreach_batch(seen, "url", work)),
+    "register()": ("bloomredis", lambda seen: columns.register(MagicMock(), seen)),
     "load_asyncio()": ("bloomredis.asyncio", lambda seen: asyncio.run(cache_guard.load_asyncio(seen, []))),
 }
 """The module of the filter that each adapter needs, and a function that makes the adapter."""
