@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,10 @@ def _delivered(order):
         yield 0.05
     yield 0.05
     _notes.rpush("ended", order)
+"""
+FOLLOWED: Final = """
+def followed(*results):
+    _notes.rpush("ended", "followed")
 """
 SYNC: Final = """
 def deliver(order):
@@ -53,24 +57,72 @@ class Recipe:
     """A queue of the page: the command of its worker, and the folder of its packages.
 
     `looks_with_new`: a dead worker's message is delivered again only after a new message.
+    `compositions`: functions `compose` that send orders together, with something that follows them.
     """
 
     name: str
     worker: tuple[str, ...]
     python: str = ""
     looks_with_new: bool = False
+    compositions: dict[str, str] = field(default_factory=dict)
 
+
+COMPOSED_BY_RQ: Final = """
+def compose(*orders):
+    jobs = [queue.enqueue(ship, order, retry=Retry(max=1000, interval=1)) for order in orders]
+    queue.enqueue(followed, depends_on=jobs)
+"""
+CHORD_OF_HUEY: Final = """
+import huey as _huey
+following = huey.task()(followed)
+def compose(*orders):
+    huey.enqueue(_huey.chord([ship.s(order) for order in orders], following.s()))
+"""
+PIPELINE_OF_HUEY: Final = """
+following = huey.task()(followed)
+def compose(first, *orders):
+    task = ship.s(first)
+    for order in orders:
+        task.then(ship, order)
+    huey.enqueue(task.then(following))
+"""
+RESULTS_OF_ARQ: Final = """
+async def compose(queue, *orders):
+    jobs = [await queue.enqueue_job("ship", order) for order in orders]
+    followed(*[await job.result(timeout=60, poll_delay=0.05) for job in jobs])
+"""
+RESULTS_OF_TASKIQ: Final = """
+from taskiq_redis import RedisAsyncResultBackend
+broker.with_result_backend(RedisAsyncResultBackend("redis://localhost"))
+async def compose(*orders):
+    tasks = [await ship.kiq(order) for order in orders]
+    followed(*[await task.wait_result(timeout=60) for task in tasks])
+"""
 
 RECIPES: Final = {
     each.name: each
     for each in (
-        Recipe("RQ", ("-m", "rq.cli", "worker", "--with-scheduler", "-q", "--url")),
-        Recipe("Huey", ("-m", "huey.bin.huey_consumer", "shop.huey", "-w", "2", "-q")),
-        Recipe("arq", ("-m", "arq", "shop.WorkerSettings"), str(Path(sys.prefix) / "arq")),
+        Recipe(
+            "RQ",
+            ("-m", "rq.cli", "worker", "--with-scheduler", "-q", "--url"),
+            compositions={"dependency": COMPOSED_BY_RQ},
+        ),
+        Recipe(
+            "Huey",
+            ("-m", "huey.bin.huey_consumer", "shop.huey", "-w", "2", "-q"),
+            compositions={"chord": CHORD_OF_HUEY, "pipeline": PIPELINE_OF_HUEY},
+        ),
+        Recipe(
+            "arq",
+            ("-m", "arq", "shop.WorkerSettings"),
+            str(Path(sys.prefix) / "arq"),
+            compositions={"results": RESULTS_OF_ARQ},
+        ),
         Recipe(
             "taskiq",
             ("-m", "taskiq", "worker", "shop:broker", "--workers", "1", "--log-level", "ERROR"),
             looks_with_new=True,
+            compositions={"results": RESULTS_OF_TASKIQ},
         ),
     )
 }
@@ -80,21 +132,24 @@ class Shop:
     """The program of a recipe in a folder of its own, with its servers.
 
     A delivery that has begun ends once the key "go" exists.
+
+    :param more: text at the end of the program.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path, queue: Server, seen: Server) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, queue: Server, seen: Server, more: str = "") -> None:
         self.recipe = recipe
         self._folder = folder
         self._queue = queue
         self.notes = queue.client(decode_responses=True)
-        text = _text(recipe.name).replace(
+        text = (_text(recipe.name) + more).replace(
             'BloomFilter.from_url("redis://localhost"', f'BloomFilter.from_url("{seen.url}"'
         )
         text = text.replace("redis://localhost", queue.url)
         for old, new in CHANGES.items():
             text = text.replace(old, new)
         work = ASYNC if "await deliver" in text else SYNC
-        (folder / "shop.py").write_text(f"import asyncio\n{NOTES.format(notes=queue.socket)}{work}\n{text}\n")
+        before = f"import asyncio\n{NOTES.format(notes=queue.socket)}{FOLLOWED}{work}"
+        (folder / "shop.py").write_text(f"{before}\n{text}\n")
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (self.recipe.python, str(self._folder), str(ROOT))))
@@ -102,6 +157,13 @@ class Shop:
 
     def send(self, orders: list[str]) -> None:
         """Send each order, in another process, as a web application would."""
+        self._call("for order in sys.argv[1:]: await call(shop.send, order)", orders)
+
+    def compose(self, orders: list[str]) -> None:
+        """Send orders together, in another process, which may wait for their results."""
+        self._call("await call(shop.compose, *sys.argv[1:])", orders)
+
+    def _call(self, statement: str, orders: list[str]) -> None:
         program = (
             "import asyncio, sys, shop\n"
             "async def main():\n"
@@ -110,9 +172,10 @@ class Shop:
             "        from arq import create_pool\n"
             "        queue = await create_pool(shop.WorkerSettings.redis_settings)\n"
             "    if hasattr(shop, 'broker'): await shop.broker.startup()\n"
-            "    for order in sys.argv[1:]:\n"
-            "        made = shop.send(*([queue] if queue else []), order)\n"
+            "    async def call(function, *orders):\n"
+            "        made = function(*([queue] if queue else []), *orders)\n"
             "        if made is not None: await made\n"
+            f"    {statement}\n"
             "    if hasattr(shop, 'broker'): await shop.broker.shutdown()\n"
             "asyncio.run(main())\n"
         )

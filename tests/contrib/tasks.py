@@ -82,3 +82,15 @@ def total(results: list[Any]) -> list[str]:
 def following() -> str:
     """Follow another task."""
     return "followed"
+
+
+@app.task(base=Once, seen=seen, lease=1.0)
+def member(order: str) -> None:
+    """Ship an order, as a member of a chord or a chain."""
+    notes.rpush("ended", order)
+
+
+@app.task
+def followed(*_: Any) -> None:
+    """Follow a chord or a chain."""
+    notes.rpush("ended", "followed")

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from celery import chain, chord
 from celery.exceptions import ImproperlyConfigured
 
 from bloomredis import Skipped
+from tests.contrib.celery_worker import worker
 from tests.contrib.violence import KEPT, restarting
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
@@ -43,26 +43,6 @@ def tasks(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     tasks.seen.reserve()
     return tasks
-
-
-@contextmanager
-def worker(name: str, processes: int = 2) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker of some processes, in a group of its own."""
-    command = [sys.executable, "-m", "celery", "-A", "tests.contrib.tasks", "worker", "-n", name]
-    process = subprocess.Popen(
-        [*command, "-c", str(processes), "--loglevel", "ERROR", "--without-gossip", "--without-mingle"],
-        cwd=ROOT,
-        start_new_session=True,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env=os.environ | {"C_FORCE_ROOT": "1"},
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 def notes(tasks: Any) -> list[list[str]]:
