@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import os
 import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections import Counter
 from contextlib import suppress
 from functools import partial
@@ -17,12 +20,15 @@ import pytest
 import redis
 from celery import chain, chord
 from celery.exceptions import ImproperlyConfigured
+from kombu.utils.json import dumps, loads, register_type
 
+import bloomredis.asyncio
 from bloomredis import Skipped
 from tests.contrib.celery_worker import worker
 from tests.contrib.violence import KEPT, restarting
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 SENDS = """
@@ -231,6 +237,96 @@ def test_the_item_is_made_of_the_arguments(tasks: Any) -> None:
     assert tasks.work.item(("a", 1), {}) == tasks.work.item((), {"item": "a", "seconds": 2})
     assert tasks.work.item(("a", 1), {}) != tasks.work.item(("b", 1), {})
     assert tasks.work.item(("a", 1), {}) == '["tests.contrib.tasks.work", {"item": "a"}]'
+
+
+class Size:
+    """A type that a program registers with kombu."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+register_type(Size, "size", lambda size: size.size, Size)
+
+ARGUMENTS: dict[str, Any] = {
+    "UUID": uuid.UUID(int=7),
+    "datetime": dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC),
+    "date": dt.date(2026, 11, 25),
+    "time": dt.time(12, 30),
+    "Decimal": decimal.Decimal("1.10"),
+    "bytes": b"\xff\x00",
+    "a registered type": Size(3),
+    "nested": {"ids": [uuid.UUID(int=1), None], "n": 1.5},
+}
+"""Arguments that Celery's JSON carries."""
+
+
+@for_each("kind", ARGUMENTS)
+def test_each_argument_that_celery_carries_makes_an_item(kind: str, tasks: Any) -> None:
+    """It is the same item in the program that sends it and in the worker."""
+    (sent,) = loads(dumps([ARGUMENTS[kind]]))
+    item = tasks.part.item((ARGUMENTS[kind],), {})
+    assert tasks.part.item((sent,), {}) == item
+    assert tasks.part.item(("other",), {}) != item
+    assert item.startswith(f'["{tasks.part.name}", {{"item": ')
+
+
+def test_an_argument_that_celery_does_not_carry_is_refused(tasks: Any) -> None:
+    """The error says what can be done."""
+    with pytest.raises(TypeError, match=r"part cannot .*Object of type object .*unique_on, .*register_type"):
+        tasks.part.item((object(),), {})
+
+
+def plain(order: str, carrier: str = "rail") -> None:
+    """Be the body of a task."""
+
+
+def bound(self: Any, order: str, carrier: str = "rail") -> None:
+    """Be the body of a task with `bind`."""
+
+
+@for_each(
+    ("unique_on", "body", "match"),
+    [
+        (
+            "order",
+            plain,
+            r"unique_on of task shop.ship must be a list of names, not a str: write \['order'\]",
+        ),
+        (["ordr"], plain, "unique_on of task shop.ship names 'ordr'; the arguments are order, carrier"),
+        (["self", "order"], bound, "names 'self'; the arguments are order, carrier"),
+        (["o", "carrier", "c"], bound, "names 'o', 'c'; the arguments"),
+    ],
+)
+def test_a_wrong_name_is_refused_when_the_task_is_made(
+    unique_on: Any, body: Any, match: str, tasks: Any
+) -> None:
+    """That is before its first message."""
+    options = {"base": tasks.Once, "name": "shop.ship", "seen": tasks.seen, "lazy": False}
+    make = tasks.app.task(bind=body is bound, unique_on=unique_on, **options)
+    with pytest.raises((TypeError, ValueError), match=match):
+        make(body)
+
+
+def test_a_filter_of_asyncio_is_refused_when_the_task_is_made(tasks: Any) -> None:
+    """Its claims would be coroutines."""
+    seen = bloomredis.asyncio.BloomFilter.from_url("memory://", "seen", capacity=10, error_rate=0.1)
+    make = tasks.app.task(base=tasks.Once, name="shop.ship", seen=seen, lazy=False)
+    with pytest.raises(TypeError, match=r"task shop.ship needs a bloomredis.BloomFilter, not a .*asyncio"):
+        make(plain)
+
+
+def test_calls_with_one_id_have_one_result(tasks: Any, any_server: Server) -> None:
+    """While the body runs and after it, a call with the id of an earlier call gets that call's result."""
+    with worker("ids"):
+        first = tasks.work.apply_async(("item", 1.0), task_id="work-item")
+        wait_until("the body runs", lambda: notes(tasks))
+        again = tasks.work.apply_async(("item", 1.0), task_id="work-item")
+        assert [first.get(timeout=30), again.get(timeout=30)] == ["item", "item"]
+        wait_until("the broker is drained", lambda: is_drained(any_server), every=0.05)
+        assert tasks.work.apply_async(("item", 1.0), task_id="work-item").get(timeout=30) == "item"
+        wait_until("the broker is drained", lambda: is_drained(any_server), every=0.05)
+        assert (first.state, first.get(timeout=30), len(notes(tasks))) == ("SUCCESS", "item", 2)
 
 
 def test_a_task_without_a_filter_says_so(tasks: Any) -> None:
