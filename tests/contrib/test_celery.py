@@ -291,7 +291,7 @@ def bound(self: Any, order: str, carrier: str = "rail") -> None:
         (
             "order",
             plain,
-            r"unique_on of task shop.ship must be a list of names, not a str: write \['order'\]",
+            r"task shop.ship must be a list of names, not a str: write \['order'\]",
         ),
         (["ordr"], plain, "unique_on of task shop.ship names 'ordr'; the arguments are order, carrier"),
         (["self", "order"], bound, "names 'self'; the arguments are order, carrier"),

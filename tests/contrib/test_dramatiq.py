@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,8 @@ import dramatiq
 import pytest
 import redis
 from dramatiq.brokers.stub import StubBroker
+from dramatiq.results import ResultMissing, Results
+from dramatiq.results.backends import StubBackend
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -34,18 +36,22 @@ SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 class Office:
     """A broker with an actor that notes its orders, and a worker."""
 
-    def __init__(self, seen: Any, *, once: Any = True) -> None:
+    def __init__(self, seen: Any, *, once: Any = True, **options: Any) -> None:
         self.broker = StubBroker()
+        self.results = StubBackend()
+        self.broker.add_middleware(Results(backend=self.results))
         self.broker.add_middleware(Once(seen))
         self.shipped: list[str] = []
         self.failures = 0
-        self.ship = dramatiq.actor(self._ship, broker=self.broker, once=once, min_backoff=1, max_backoff=2)
+        backoff = {"min_backoff": 1, "max_backoff": 2}
+        self.ship: Any = dramatiq.actor(self._ship, broker=self.broker, once=once, **backoff, **options)
 
-    def _ship(self, order: str, carrier: str = "rail") -> None:
+    def _ship(self, order: str, carrier: str = "rail") -> str:
         if self.failures:
             self.failures -= 1
             raise OSError("the office is closed")
         self.shipped.append(f"{order} by {carrier}")
+        return f"{order} is shipped"
 
     def work(self) -> None:
         """Work until no message is left."""
@@ -81,6 +87,91 @@ def test_the_item_is_what_the_option_returns(seen: BloomFilter) -> None:
     office.ship.send("a", "road")
     office.work()
     assert office.shipped == ["a by rail"]
+
+
+def test_arguments_by_name_are_the_same_item(seen: BloomFilter) -> None:
+    """As by position; a default that is left out is not part of the item."""
+    office = Office(seen)
+    office.ship.send("a", "road")
+    office.work()
+    office.ship.send("a", carrier="road")
+    office.ship.send(carrier="road", order="a")
+    office.ship.send("a")
+    office.work()
+    assert sorted(office.shipped) == ["a by rail", "a by road"]
+
+
+def test_a_direct_call_runs_the_actor(seen: BloomFilter) -> None:
+    """It has no message, so it claims nothing; neither does an actor that another one calls."""
+    office = Office(seen)
+
+    def body(order: str) -> None:
+        office.ship(order)
+
+    outer = dramatiq.actor(body, actor_name="outer", broker=office.broker)
+    for _ in range(2):
+        office.ship("a")
+        outer.send("b")
+        office.work()
+    assert office.shipped == ["a by rail", "b by rail"] * 2
+    assert seen.info().count == 0
+
+
+@pytest.mark.parametrize("on_done", [None, lambda order, carrier="rail": f"{order} was by {carrier}"])
+def test_a_done_message_has_a_result(seen: BloomFilter, on_done: Any) -> None:
+    """It is None, or what `on_done` returns; it goes on to the next message of a pipeline."""
+    options = {} if on_done is None else {"on_done": on_done}
+    office = Office(seen, once=lambda order, carrier="rail": order, store_results=True, **options)
+    got: list[Any] = []
+    following: Any = dramatiq.actor(got.append, actor_name="following", broker=office.broker)
+    seen.add("a")
+    message = office.ship.message("a")
+    dramatiq.pipeline([message, following.message()], broker=office.broker).run()
+    office.work()
+    result = None if on_done is None else "a was by rail"
+    assert (office.results.get_result(message), got, office.shipped) == (result, [result], [])
+
+
+def test_a_busy_message_has_no_result_yet(seen: BloomFilter) -> None:
+    """Its sender waits until it is done."""
+    office = Office(seen, once=lambda order: order, store_results=True)
+    results: list[bool] = []
+
+    class Watch(dramatiq.Middleware):
+        def after_enqueue(self, broker: Any, message: Any, delay: Any) -> None:
+            if delay is not None:
+                results.append(_has_result(office, message))
+
+        def after_ack(self, broker: Any, message: Any) -> None:
+            results.append(_has_result(office, message))
+
+    office.broker.add_middleware(Watch())
+    held = seen.claim("a", lease=0.3)
+    assert held
+    message = office.ship.send("a")
+    office.work()
+    assert results[:2] == [False, False]
+    assert office.results.get_result(message) == "a is shipped"
+
+
+def _has_result(office: Office, message: Any) -> bool:
+    with suppress(ResultMissing):
+        office.results.get_result(message)
+        return True
+    return False
+
+
+def test_the_result_of_an_earlier_delivery_stays(seen: BloomFilter) -> None:
+    """The worker died before it acknowledged the message; what follows is not sent again."""
+    office = Office(seen, once=lambda order: order, store_results=True)
+    got: list[Any] = []
+    following: Any = dramatiq.actor(got.append, actor_name="following", broker=office.broker)
+    message = dramatiq.pipeline([office.ship.message("a"), following.message()]).messages[0]
+    for _ in range(2):
+        office.broker.enqueue(message)
+        office.work()
+    assert (office.shipped, got) == (["a by rail"], ["a is shipped"])
+    assert office.results.get_result(message) == "a is shipped"
 
 
 def test_other_actors_are_left_alone(seen: BloomFilter) -> None:

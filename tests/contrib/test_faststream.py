@@ -14,10 +14,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-import redis
+import redis.asyncio
 from faststream import AckPolicy, BaseMiddleware, ExceptionMiddleware
 from faststream.confluent import KafkaBroker, TestKafkaBroker
 from faststream.exceptions import AckMessage, RejectMessage
+from faststream.redis import RedisBroker, StreamSub
+from faststream.redis.annotations import RedisStreamMessage
 
 import bloomredis.asyncio
 from bloomredis.contrib.faststream import Once
@@ -160,6 +162,64 @@ def test_a_result_that_is_not_published_gives_the_item_back(any_server: Server) 
 
     asyncio.run(run())
     assert published == ["a by rail"]
+
+
+@pytest.mark.parametrize("on_done", [None, lambda message: f"{message.headers['id']} was there"])
+def test_the_sender_of_a_done_message_gets_a_reply(on_done: Any, any_server: Server) -> None:
+    """It is what `on_done` returns; the publishers of the handler publish nothing."""
+    published: list[str] = []
+
+    async def run() -> list[Any]:
+        once = Once(filter_on(any_server), key=lambda message: message.headers.get("id"), on_done=on_done)
+        broker = RedisBroker(any_server.url, middlewares=[once])
+
+        @broker.subscriber("orders")
+        @broker.publisher("shipped")
+        async def handle(item: str) -> str:
+            return f"{item} by rail"
+
+        @broker.subscriber("shipped")
+        async def note(item: str) -> None:
+            published.append(item)
+
+        async with broker:
+            await broker.start()
+            replies = [await broker.request("a", "orders", headers={"id": "1"}, timeout=30) for _ in range(3)]
+            return [await reply.decode() for reply in replies]
+
+    replies = asyncio.run(run())
+    done = [] if on_done is None else "1 was there"
+    assert replies[0] == "a by rail"
+    assert [reply or [] for reply in replies[1:]] == [done, done]
+    assert published == ["a by rail"]
+
+
+def test_a_done_message_is_acknowledged_though_the_handler_does_it(any_server: Server) -> None:
+    """With `AckPolicy.MANUAL` no message stays pending."""
+    handled: list[str] = []
+
+    async def run() -> Any:
+        broker = RedisBroker(any_server.url, middlewares=[Once(filter_on(any_server), key=body)])
+        orders = StreamSub("orders", group="shop", consumer="one")
+
+        @broker.subscriber(stream=orders, ack_policy=AckPolicy.MANUAL)
+        async def handle(item: str, message: RedisStreamMessage) -> None:
+            handled.append(item)
+            await message.ack()
+
+        async with broker, redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            await broker.start()
+            for item in ("a", "a", "b"):
+                await broker.publish(item, stream="orders")
+            deadline = time.monotonic() + 30
+            while len(handled) < 2:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.01)
+            await broker.stop()
+            return (await client.xpending("orders", "shop"))["pending"]
+
+    assert asyncio.run(run()) == 0
+    assert handled == ["a", "b"]
 
 
 def test_an_error_that_another_middleware_handles_gives_the_item_back(any_server: Server) -> None:
