@@ -28,6 +28,7 @@ def _delivered(order):
 """
 FOLLOWED: Final = """
 def followed(*results):
+    _notes.rpush("results", "", *map(repr, results))
     _notes.rpush("ended", "followed")
 """
 SYNC: Final = """
@@ -67,10 +68,18 @@ class Recipe:
     compositions: dict[str, str] = field(default_factory=dict)
 
 
-COMPOSED_BY_RQ: Final = """
+RQ_INTERVALS: Final = ("--worker-ttl", "60", "--maintenance-interval", "30")
+DEPENDENCY_OF_RQ: Final = """
 def compose(*orders):
     jobs = [queue.enqueue(ship, order, retry=Retry(max=1000, interval=1)) for order in orders]
     queue.enqueue(followed, depends_on=jobs)
+"""
+RESULTS_OF_RQ: Final = """
+def compose(*orders):
+    jobs = [queue.enqueue(ship, order, retry=Retry(max=1000, interval=1)) for order in orders]
+    while not all(job.is_finished for job in jobs):
+        _time.sleep(0.05)
+    followed(*[job.return_value() for job in jobs])
 """
 CHORD_OF_HUEY: Final = """
 import huey as _huey
@@ -104,8 +113,8 @@ RECIPES: Final = {
     for each in (
         Recipe(
             "RQ",
-            ("-m", "rq.cli", "worker", "--with-scheduler", "-q", "--url"),
-            compositions={"dependency": COMPOSED_BY_RQ},
+            ("-m", "rq.cli", "worker", "--with-scheduler", *RQ_INTERVALS, "-q", "--url"),
+            compositions={"dependency": DEPENDENCY_OF_RQ, "list of results": RESULTS_OF_RQ},
         ),
         Recipe(
             "Huey",
@@ -116,13 +125,13 @@ RECIPES: Final = {
             "arq",
             ("-m", "arq", "shop.WorkerSettings"),
             str(Path(sys.prefix) / "arq"),
-            compositions={"results": RESULTS_OF_ARQ},
+            compositions={"list of results": RESULTS_OF_ARQ},
         ),
         Recipe(
             "taskiq",
             ("-m", "taskiq", "worker", "shop:broker", "--workers", "1", "--log-level", "ERROR"),
             looks_with_new=True,
-            compositions={"results": RESULTS_OF_TASKIQ},
+            compositions={"list of results": RESULTS_OF_TASKIQ},
         ),
     )
 }

@@ -13,7 +13,6 @@ import uuid
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from kombu.utils.json import dumps, loads, register_type
 import bloomredis.asyncio
 from bloomredis import Skipped
 from tests.contrib.celery_worker import worker
-from tests.contrib.violence import KEPT, restarting
+from tests.contrib.violence import KEPT, children, restarting
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
 from tests.support.values import for_each
@@ -185,14 +184,6 @@ def test_the_task_of_a_process_that_is_killed_is_run_again(tasks: Any, any_serve
         os.kill(int(notes(tasks)[0][2]), signal.SIGKILL)
         assert result.get(timeout=60) == "item"
     assert [note[0] for note in notes(tasks)] == ["begin", "begin", "end"]
-
-
-def children(process: int) -> list[int]:
-    """Return the ids of the child processes of a process."""
-    try:
-        return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
 
 
 def kill_a_child(process: int, number: int) -> bool:

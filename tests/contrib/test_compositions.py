@@ -141,7 +141,7 @@ SCENES: Final = {
     "a chain of Celery": partial(celery, chain),
     "a group of Dramatiq": partial(dramatiq_worker, dramatiq.group),
     "a pipeline of Dramatiq": partial(dramatiq_worker, dramatiq.pipeline),
-    "replies of FastStream": partial(replies, None),
+    "a list of replies of FastStream": partial(replies, None),
     **{
         f"a {kind} of {name}": partial(recipe, (name, text))
         for name, each in RECIPES.items()

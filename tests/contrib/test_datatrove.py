@@ -21,7 +21,7 @@ from datatrove.pipeline.writers import JsonlWriter
 from bloomredis import BloomFilter
 from bloomredis.contrib.datatrove import SeenFilter
 from tests.contrib import pages
-from tests.contrib.violence import KEPT, restarting
+from tests.contrib.violence import KEPT, calls, restarting
 from tests.support.servers import Server, running
 
 SIZE: dict[str, Any] = {"capacity": 20_000, "error_rate": 1e-9}
@@ -100,13 +100,6 @@ def test_a_task_that_is_run_again_drops_nothing(
         with restarting(server, lambda: calls(server) > before + 5):
             pipeline(tmp_path, server.url).run()
     assert written(tmp_path) == dict.fromkeys(corpus, 1)
-
-
-def calls(server: Server) -> int:
-    """Return the number of script calls that a server has executed."""
-    with server.client(decode_responses=True) as client:
-        stats: Any = client.info("commandstats")
-    return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
 
 
 def test_a_task_that_has_ended_may_run_again(corpus: list[str], tmp_path: Path, any_server: Server) -> None:

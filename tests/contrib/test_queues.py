@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contrib.recipes import RECIPES, Recipe, Shop, kill
-from tests.contrib.violence import KEPT, restart
+from tests.contrib.violence import KEPT, calls, descendants, restart
 from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
 
@@ -54,6 +55,61 @@ def test_no_order_is_lost_or_delivered_twice(recipe: Recipe, any_server: Server,
         begun = Counter(note.split()[0] for note in notes.lrange("begun", 0, -1))
     assert set(ended) == set(ORDERS), shop.log()
     assert {order for order, times in (ended | begun).items() if times > 1} <= set(cut)
+
+
+@pytest.mark.parametrize("name", ["RQ", "arq", "taskiq"])
+def test_the_result_of_a_done_job_says_so(name: str, any_server: Server, tmp_path: Path) -> None:
+    """It is `Skipped`; taskiq makes it a dict."""
+    recipe = RECIPES[name]
+    shop = Shop(recipe, tmp_path, any_server, any_server, recipe.compositions["list of results"])
+    notes: Any = shop.notes
+    notes.set("go", 1)
+    with shop.worker():
+        shop.compose(["a"])
+        shop.compose(["a"])
+    first, second = filter(None, notes.lrange("results", 0, -1))
+    assert "done" not in first
+    assert re.search("'state': 'done'" if name == "taskiq" else r"Skipped\(.*state='done'", second)
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_a_lost_filter_stops_the_workers(recipe: Recipe, any_server: Server, tmp_path: Path) -> None:
+    """Until they are restarted; but each job of RQ opens the filter anew, and does not notice the loss."""
+    with running(any_server.binary) as seen:
+        shop = Shop(recipe, tmp_path, any_server, seen)
+        notes: Any = shop.notes
+        notes.set("go", 1)
+        with shop.worker():
+            shop.send(["a"])
+            wait_until("it is done", lambda: notes.llen("ended"))
+            with seen.client() as client:
+                client.flushall()
+            before = calls(seen)
+            shop.send(["a"])
+            wait_until("the filter is asked", lambda: calls(seen) > before)
+            if recipe.name == "RQ":
+                wait_until("it is done again", lambda: notes.llen("ended") == 2)
+                return
+        assert notes.llen("ended") == 1
+        with shop.worker():
+            shop.send(["a"])
+            wait_until("it is done again", lambda: notes.llen("ended") >= 2)
+
+
+@pytest.mark.long
+def test_a_job_of_rq_outlives_all_its_processes(any_server: Server, tmp_path: Path) -> None:
+    """Worker, job and scheduler are killed, as with their container; another worker runs the job."""
+    shop = Shop(RECIPES["RQ"], tmp_path, any_server, any_server)
+    notes: Any = shop.notes
+    with shop.worker() as first:
+        shop.send(["a"])
+        wait_until("the job runs", lambda: notes.llen("begun"))
+        for process in (*descendants(first.pid), first.pid):
+            os.kill(process, signal.SIGKILL)
+        first.wait()
+    notes.set("go", 1)
+    with shop.worker():
+        wait_until("the job has ended", lambda: notes.llen("ended"), every=0.5)
 
 
 def is_complete(shop: Shop) -> bool:

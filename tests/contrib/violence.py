@@ -1,4 +1,4 @@
-"""Restarts of the filter's server in the middle of some work, without a loss of data."""
+"""Restarts of the filter's server in the middle of some work, its calls, and the processes of workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
@@ -43,3 +44,23 @@ def restarting(server: Server, when: Callable[[], object], seconds: float = 1.0)
     finally:
         thread.join()
     assert not failures, failures
+
+
+def calls(server: Server) -> int:
+    """Return the number of script calls that a server has executed."""
+    with server.client(decode_responses=True) as client:
+        stats: Any = client.info("commandstats")
+    return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
+def children(process: int) -> list[int]:
+    """Return the ids of the child processes of a process."""
+    try:
+        return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def descendants(process: int) -> list[int]:
+    """Return the ids of the child processes of a process, and of theirs."""
+    return [found for child in children(process) for found in (child, *descendants(child))]
