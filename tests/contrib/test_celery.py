@@ -11,7 +11,8 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from kombu.utils.json import dumps, loads, register_type
 import bloomredis.asyncio
 from bloomredis import Skipped
 from tests.contrib.celery_worker import worker
-from tests.contrib.violence import KEPT, children, restarting
+from tests.contrib.violence import KEPT, calls, children, lose, restarting
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
 from tests.support.values import for_each
@@ -293,10 +294,10 @@ def test_a_wrong_name_is_refused_when_the_task_is_made(
     unique_on: Any, body: Any, match: str, tasks: Any
 ) -> None:
     """That is before its first message."""
-    options = {"base": tasks.Once, "name": "shop.ship", "seen": tasks.seen, "lazy": False}
+    options = {"base": tasks.Once, "name": "shop.ship", "seen": tasks.seen}
     make = tasks.app.task(bind=body is bound, unique_on=unique_on, **options)
     with pytest.raises((TypeError, ValueError), match=match):
-        make(body)
+        assert make(body).name
 
 
 def test_a_filter_of_asyncio_is_refused_when_the_task_is_made(tasks: Any) -> None:
@@ -318,6 +319,39 @@ def test_calls_with_one_id_have_one_result(tasks: Any, any_server: Server) -> No
         assert tasks.work.apply_async(("item", 1.0), task_id="work-item").get(timeout=30) == "item"
         wait_until("the broker is drained", lambda: is_drained(any_server), every=0.05)
         assert (first.state, first.get(timeout=30), len(notes(tasks))) == ("SUCCESS", "item", 2)
+
+
+@pytest.mark.parametrize("what", ["worker", "process"])
+def test_a_lost_filter_stops_a_worker(what: str, any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is restarted; its messages are sent again meanwhile.
+
+    A process that replaces another one does not notice the loss either.
+    """
+    with filter_elsewhere(any_server, monkeypatch) as (tasks, seen):
+        with worker("lost", 1) as process:
+            assert tasks.member.delay("a").get(timeout=30) is None
+            lose(seen, "tasks", tasks.member.item(("a",), {}))
+            before = calls(seen)
+            tasks.member.delay("a")
+            wait_until("the filter is asked", lambda: calls(seen) > before)
+            assert tasks.notes.lrange("ended", 0, -1) == ["a"]
+            if what == "process":
+                assert kill_a_child(process.pid, 0)
+                wait_until("the body runs again", lambda: tasks.notes.llen("ended") == 2)
+                return
+        with worker("restarted", 1):
+            wait_until("the body runs again", lambda: tasks.notes.llen("ended") == 2)
+
+
+@contextmanager
+def filter_elsewhere(broker: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Server]]:
+    """The module of the tasks, and a server of its own for the filter of a worker."""
+    with running(broker.binary) as seen:
+        monkeypatch.setenv("BLOOMREDIS_TEST_SOCKET", broker.socket)
+        monkeypatch.setenv("BLOOMREDIS_TEST_FILTER", seen.socket)
+        from tests.contrib import tasks
+
+        yield tasks, seen
 
 
 def test_a_task_without_a_filter_says_so(tasks: Any) -> None:

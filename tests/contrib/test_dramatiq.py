@@ -161,17 +161,23 @@ def _has_result(office: Office, message: Any) -> bool:
     return False
 
 
-def test_the_result_of_an_earlier_delivery_stays(seen: BloomFilter) -> None:
-    """The worker died before it acknowledged the message; what follows is not sent again."""
-    office = Office(seen, once=lambda order: order, store_results=True)
+@pytest.mark.parametrize("followed", [1, 2])
+def test_the_result_of_an_earlier_delivery_stays(seen: BloomFilter, followed: int) -> None:
+    """The worker died before it acknowledged the message.
+
+    What follows is not sent again, if a stored result shows that the message has succeeded.
+    """
+    is_stored = followed == 1
+    office = Office(seen, once=lambda order: order, store_results=is_stored)
     got: list[Any] = []
     following: Any = dramatiq.actor(got.append, actor_name="following", broker=office.broker)
     message = dramatiq.pipeline([office.ship.message("a"), following.message()]).messages[0]
     for _ in range(2):
         office.broker.enqueue(message)
         office.work()
-    assert (office.shipped, got) == (["a by rail"], ["a is shipped"])
-    assert office.results.get_result(message) == "a is shipped"
+    assert (office.shipped, got) == (["a by rail"], ["a is shipped", None][:followed])
+    assert _has_result(office, message) is is_stored
+    assert not is_stored or office.results.get_result(message) == "a is shipped"
 
 
 def test_other_actors_are_left_alone(seen: BloomFilter) -> None:
@@ -230,6 +236,21 @@ def test_without_a_server_no_actor_runs() -> None:
     office.work()
     assert office.shipped == []
     assert len(office.broker.dead_letters) == 1
+
+
+def test_a_lost_filter_stops_the_actors(seen: BloomFilter, any_client: redis.Redis) -> None:
+    """Until they get a new filter object, as after a restart; messages are retried, and fail then."""
+    office = Office(seen, max_retries=1)
+    office.ship.send("a")
+    office.work()
+    any_client.flushall()
+    office.ship.send("a")
+    office.work()
+    assert (len(office.shipped), len(office.broker.dead_letters)) == (1, 1)
+    restarted = Office(BloomFilter(any_client, "orders", capacity=1000, error_rate=1e-6))
+    restarted.ship.send("a")
+    restarted.work()
+    assert len(restarted.shipped) == 1
 
 
 @contextmanager

@@ -306,6 +306,16 @@ def test_a_message_waits_while_another_consumer_handles_it(any_server: Server, c
     assert asyncio.run(run()) == []
 
 
+def test_a_lost_filter_stops_the_application(any_server: Server, any_client: redis.Redis) -> None:
+    """Until it gets a new filter object, as after a restart."""
+    seen = filter_on(any_server)
+    assert asyncio.run(handled(seen, "a")) == ["a"]
+    any_client.flushall()
+    with pytest.raises(bloomredis.FilterLostError):
+        asyncio.run(handled(seen, "a"))
+    assert asyncio.run(handled(filter_on(any_server), "a")) == ["a"]
+
+
 def test_the_example_of_the_page_runs(any_server: Server, any_client: redis.Redis) -> None:
     """With Redis streams: of two messages with one id, one is handled."""
     (example,) = [each for each in on_page(ROOT / "docs" / "faststream.md") if each.language == "python"]

@@ -347,6 +347,21 @@ def test_the_server_away_loses_no_record(reader: tuple[Brokers, Any], any_client
     assert brokers.committed("orders", "one") == {0: 20}
 
 
+def test_a_lost_filter_stops_the_consumer(reader: tuple[Brokers, Any], any_client: redis.Redis) -> None:
+    """Each `next` raises, until there is a new filter object, as after a restart."""
+    brokers, made = reader
+    seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
+    seen.add("before")
+    any_client.flushall()
+    batches = Batches(made, seen)
+    for _ in range(2):
+        with pytest.raises(bloomredis.FilterLostError):
+            filled(batches, [], 20)
+    batches._seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
+    filled(batches, [], 20)
+    assert brokers.committed("orders", "one") == {0: 20}
+
+
 @pytest.mark.parametrize("number", [0, 1], ids=["confluent", "aiokafka"])
 def test_the_examples_of_the_page_run(number: int, any_server: Server) -> None:
     """Each example works on the records of a topic; the last record stops it."""

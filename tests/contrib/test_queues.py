@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contrib.recipes import RECIPES, Recipe, Shop, kill
-from tests.contrib.violence import KEPT, calls, descendants, restart
+from tests.contrib.violence import KEPT, calls, descendants, lose, restart
 from tests.support.servers import Server, running
 from tests.support.waiting import wait_until
 
@@ -82,8 +82,7 @@ def test_a_lost_filter_stops_the_workers(recipe: Recipe, any_server: Server, tmp
         with shop.worker():
             shop.send(["a"])
             wait_until("it is done", lambda: notes.llen("ended"))
-            with seen.client() as client:
-                client.flushall()
+            lose(seen, "shipped", "a")
             before = calls(seen)
             shop.send(["a"])
             wait_until("the filter is asked", lambda: calls(seen) > before)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from bloomredis import BloomFilter
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -64,3 +65,11 @@ def children(process: int) -> list[int]:
 def descendants(process: int) -> list[int]:
     """Return the ids of the child processes of a process, and of theirs."""
     return [found for child in children(process) for found in (child, *descendants(child))]
+
+
+def lose(server: Server, name: str, item: str) -> None:
+    """Lose all filters of a server, once an item is in a filter."""
+    with server.client() as client:
+        seen = BloomFilter.open(client, name)
+        wait_until("the item is committed", lambda: item in seen)
+        client.flushall()
