@@ -178,7 +178,7 @@ def _in_django(adapter: str) -> Callable[[str, Database], Ask]:
                 cursor.execute("INSERT INTO rows VALUES (1)")
             return HttpResponse()
 
-        urls = (path("", adapters.once(seen, lease=0.2)(view) if adapter == "once" else view),)
+        urls = (path("", adapters.once(seen, lease=2)(view) if adapter == "once" else view),)
         app: Any = WSGIHandler()
         ask = _asked(WSGIMiddleware(app, seen) if adapter == "middleware" else app)
 
