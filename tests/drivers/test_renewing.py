@@ -251,7 +251,7 @@ def test_a_renewal_that_is_cancelled_before_it_begins_has_a_next(
         async with made(any_server) as f, f.claim(item, 36_000, renew=True):
             renewals = renewing._loops[asyncio.get_running_loop()]
             schedule = renewals._schedule
-            with own_tasks_cancelled(0) as cancelled:
+            with own_tasks_cancelled(0, code="") as cancelled:
                 (first,) = schedule._waiting
                 schedule._waiting[:] = [first._replace(due=0.0)]
                 renewals._begin()
