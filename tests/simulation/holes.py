@@ -120,7 +120,7 @@ WITH: Final = {
     "module-never-grows": set(),
     "shards-without-time": {"evict_shard"},
     "refusal-proves": {"lost_reply", "refusal"},
-    "last-error-judges": {"lost_reply", "script_flush", "no_connection"},
+    "last-error-judges": {"lost_reply", "no_connection"},
     "last-attempt-of-cluster-judges": {"lost_reply", "no_connection"},
     "cache-learns-for-newest": {"slow"},
     "cache-answers-for-any": {"slow"},
