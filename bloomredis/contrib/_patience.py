@@ -21,7 +21,7 @@ PAUSE: Final = 0.25
 """Seconds until a retry."""
 PATIENCE: Final = 30.0
 """Seconds to wait for a server, enough for a restart or a failover."""
-LASTING: Final = frozenset(("NOPERM", "NOAUTH", "CROSSSLOT"))
+LASTING: Final = frozenset(("NOPERM", "NOAUTH", "CROSSSLOT", "proto-max-bulk-len"))
 """Refusals that no waiting ends."""
 
 _log = logging.getLogger("bloomredis")

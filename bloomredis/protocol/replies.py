@@ -73,6 +73,7 @@ _TEXTS: Final = {
     "invalid username-password pair": "NOAUTH",
     "HELLO must be called with the client already authenticated": "NOAUTH",
     "all keys must map to the same key slot": "CROSSSLOT",  # by a cluster client
+    "bit offset is not an integer or out of range": "proto-max-bulk-len",  # of a string that became too long
 }
 _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
@@ -92,9 +93,11 @@ _ADVICE: Final = {
     "whether the nodes agree",
     "ASK": "the slot of the filter is migrating to a node that the client does not know: let the "
     "migration end, or give the client that node too",
+    "proto-max-bulk-len": "it no longer allows strings as long as the filter: set proto-max-bulk-len to the "
+    "filter's size or more, or use a ShardedBloomFilter, whose strings are shorter",
     "CROSSSLOT": "the name puts the filter's keys into different slots: avoid '}' in it",
 }
-TRANSIENT_WORDS: Final = frozenset(_ADVICE) - {"NOPERM", "NOAUTH", "CROSSSLOT"}
+TRANSIENT_WORDS: Final = frozenset(_ADVICE) - {"NOPERM", "NOAUTH", "CROSSSLOT", "proto-max-bulk-len"}
 """Refusals that may end by themselves, so that a later retry can succeed."""
 
 _CONNECTION: Final = frozenset(

@@ -12,7 +12,7 @@ import redis
 from redis.crc import key_slot
 
 import bloomredis
-from bloomredis import BloomError, BloomFilter, FilterLostError, FilterMismatchError
+from bloomredis import BloomError, BloomFilter, FilterLostError, FilterMismatchError, ServerRefusedError
 from bloomredis.protocol.keys import auxiliary_prefix
 from tests.support.collisions import collision
 from tests.support.keys import beside
@@ -204,10 +204,10 @@ def test_a_filter_that_became_too_long_is_left_alone(server: Server, kind: str) 
         client.config_set("proto-max-bulk-len", "1mb")
         try:
             for first in range(20):  # some have a bit below the new limit
-                with pytest.raises(redis.ResponseError):
+                with pytest.raises(ServerRefusedError, match="proto-max-bulk-len"):
                     f.add_many(ITEMS[first:])
             if kind != "sharded":  # whose shards get their length by the first add
-                with pytest.raises(redis.ResponseError):
+                with pytest.raises(ServerRefusedError, match="proto-max-bulk-len"):
                     f.clear()
         finally:
             client.config_set("proto-max-bulk-len", "512mb")
