@@ -62,7 +62,7 @@ async def items(seen: BloomFilter, names: list[str]) -> None:
     async for name in seen.dedupe(stream()):
         assert_type(name, str)
     assert_type([number async for number in seen.dedupe([1, 2])], list[int])
-    async for row in seen.dedupe([{"id": "a"}], key=lambda row: row["id"]):
+    async for row in seen.dedupe([{"id": "a"}], key=lambda row: row.get("id"), missing="drop"):
         assert_type(row, dict[str, str])
     assert_type(await seen.update(names), int)
     await seen.update(stream())

@@ -148,6 +148,7 @@ def items(seen: BloomFilter, names: list[str]) -> None:
     for name in seen.dedupe(names):
         assert_type(name, str)
     assert_type(list(seen.dedupe([{"id": "a"}], key=lambda row: row["id"])), list[dict[str, str]])
+    assert_type(list(seen.dedupe(["a", None], missing="keep")), list[str | None])
     assert_type(seen.update(names), int)
     seen.update(np.arange(10, dtype=np.int64))
     seen.add(np.int64(1))
