@@ -112,8 +112,11 @@ class StoredShard(StoredFilter):
         return (yield from self._as_known(_SETTLE, [self.key], [seen.head.identity, ttl])) is not None
 
     def drop(self, head: Header) -> Op[None]:
-        """Delete the shard if it has this header."""
-        yield from self._as_known(_DELETE, [self.key], [head.identity])
+        """Delete the shard if it has this header, even if another client has settled it meanwhile."""
+        deleted = yield from self._as_known(_DELETE, [self.key], [head.identity])
+        if deleted is None and head.flags & BEING_MADE:
+            settled = replace(head, flags=head.flags & ~BEING_MADE)
+            yield from self._as_known(_DELETE, [self.key], [settled.identity])
 
     # -- using it
 

@@ -7,6 +7,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from bloomredis import (
     FilterNotFoundError,
     ShardedBloomFilter,
 )
+from bloomredis.drivers import sync
 from bloomredis.stored.shards import record as shard_record
 from tests.support.clock import Clock
 from tests.support.dying import Died, MortalClient
@@ -331,6 +333,33 @@ def test_expire_reaches_a_shard_that_is_being_made(proxy: Proxy, server: Server,
     proxy.plan(verb, after(lambda: other.expire(100), passed))
     f.reserve()
     assert lasting(client) == []
+
+
+def test_a_delete_beside_a_client_that_makes_the_filter(proxy: Proxy, server: Server) -> None:
+    """Shards that the other client settles before they are deleted do not stay, without their record."""
+    client = server.client()
+    for trips in range(20):
+        client.flushall()
+        with suppress(Died):
+            mortal: Any = MortalClient(client, trips)
+            ShardedBloomFilter(mortal, "seen", **OPTIONS).reserve()
+        if any(client.ttl(key) > 0 for key in shard_keys(client)):
+            break
+    other: Any = ShardedBloomFilter(client, "seen", **OPTIONS)
+    maker = other._operations.stored
+    found = sync.drive(client, maker._look())
+    shards = maker._shards_of(found.record)
+
+    def settle() -> None:
+        for shard in shards:
+            seen = sync.drive(client, shard.seen())
+            assert seen.is_being_made
+            assert sync.drive(client, shard.settle(seen, 0))
+
+    proxy.plan("delete", after(settle, passed))
+    assert ShardedBloomFilter(proxy.client(), "seen", **OPTIONS).delete()
+    assert not client.keys("*seen*")
+    assert ShardedBloomFilter(client, "seen", **OPTIONS).add("x")
 
 
 def test_expire_meets_a_lost_shard(any_client: redis.Redis) -> None:
