@@ -32,6 +32,7 @@ TOO_LONG: Final = {
 
 KIND_OF: Final = {
     **TOO_LONG,
+    "cache-learns-for-newest": "BloomFilter",
     "module-never-grows": "module",
     "shards-without-time": "ShardedBloomFilter",
     **{hole: kind for hole, (kind, _) in OF_MANY.items()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,11 +44,9 @@ def _sweeps_go_too_far(patch: Patch) -> None:
         return True
 
     def too_far(self: Any, record: Any) -> Any:
-        self._is_stored = always
-        try:
-            yield from end(self, record)
-        finally:
-            del self._is_stored
+        shadow: Any = copy(self)  # since other calls of the object run at the same time
+        shadow._is_stored = always
+        yield from end(shadow, record)
 
     patch(StoredShards, "_end", too_far)
 
