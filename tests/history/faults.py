@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tests.support.proxy import Exchange, Fate, belied, dropped, lost, passed, refused
+from tests.support.proxy import Exchange, Fate, dropped, lost, passed, refused
 
 REFUSALS: Final = (
     "READONLY You can't write against a read only replica.",
@@ -139,6 +139,5 @@ FATES: Final[dict[str, Callable[[Faults, Exchange, Dice], bool]]] = {
     "copied": lambda _, exchange, dice: _copied(exchange, dice),
     "slow": lambda _, exchange, dice: _slow(exchange, dice),
     "refused": _saying(refused),
-    "refused when done": _saying(belied),
 }
 _RESENT: Final = ("lost", "dropped", "late copy")

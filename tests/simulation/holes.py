@@ -145,7 +145,10 @@ WITH: Final = {
 }
 """The faults for each hole; all calls are made, unless `ONLY` names some."""
 
-ONLY: Final = {"claims-without-order": {"add", "claim_as"}}
+ONLY: Final = {
+    "cache-learns-for-newest": {"add", "add_many", "contains", "contains_many", "clear"},
+    "claims-without-order": {"add", "claim_as"},
+}
 """The only calls for a hole that would be found rarely among others."""
 
 

@@ -13,7 +13,7 @@ MOST_SCHEDULES = 10_000
 FIRST = {
     "answers-not-kept": 2400,
     "batches-not-kept": 2400,
-    "cache-learns-for-newest": 6400,
+    "cache-learns-for-newest": 2400,
     "record-revived": 3900,
     "refusal-proves": 800,
     "stale-drops": 700,
