@@ -48,9 +48,10 @@ def next_round(rounds: Rounds | None, name: str, progress: int = 0) -> Op[Rounds
     """Begin another round of a call, after a pause; raise `FilterLostError` after `MOST_ROUNDS`.
 
     :param rounds: the answer for the last round; None for the first.
-    :param progress: a number that changes when the call gets further; then the rounds count from the start.
+    :param progress: a number that rises when the call gets further and when the filter grows (another
+        client's new layer is no loss); then the rounds count from the start.
     """
-    if rounds is None or rounds.progress != progress:
+    if rounds is None or progress > rounds.progress:
         return Rounds(islice(pauses(_LONGEST), MOST_ROUNDS), progress)
     for pause in rounds.pauses:
         if pause:

@@ -85,7 +85,7 @@ class Claims:
             try:
                 (state,) = yield from self._claim(handle, (encoded,), (item,), packed, options)
             except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name)
+                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra))
             else:
                 return make(state)
 
@@ -125,7 +125,7 @@ class Claims:
             try:
                 claims += yield from self._claim(handle, encoded[run], items[run], packed, options)
             except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name, len(claims))
+                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra) + len(claims))
 
     def _claim(
         self,
@@ -227,7 +227,7 @@ class Claims:
             try:
                 return (yield from self._commit(handle, state))
             except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name)
+                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra))
 
     def _commit(self, handle: Handle, state: ClaimState) -> Op[None]:
         stored, item = self._stored, state.encoded

@@ -133,7 +133,7 @@ class Membership:
             try:
                 (answer,) = yield from self._stored.tested(call, outcome, 1)
             except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name)
+                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra))
             else:
                 return answer
 
@@ -176,7 +176,7 @@ class Membership:
                         template, items[start:stop], pack_range(start, stop)
                     )
             except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name, len(answers))
+                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra) + len(answers))
         return answers
 
     def add_one(self, item: bytes, token: Pending | None, rounds: Rounds | None = None) -> Op[bool]:
@@ -192,7 +192,7 @@ class Membership:
                     return (yield from self._add_pending(handle, packed, item, token)) == 1
                 return (yield from self._add(handle, packed, (item,), now)) == 1
             except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name)
+                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra))
 
     def answers_of(self, call: Add, flags: Flags) -> Answers:
         """Return the answers of a successful call."""
@@ -235,7 +235,8 @@ class Membership:
                     else:
                         yield from self._add_rest(handle, items, answers, prepared)
                 except LayoutChanged:
-                    rounds = yield from next_round(rounds, self._stored.name, len(answers))
+                    progress = len(handle.extra) + len(answers)
+                    rounds = yield from next_round(rounds, self._stored.name, progress)
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted

@@ -196,7 +196,7 @@ class Stored(ABC):
             try:
                 return (yield from work(handle))
             except LayoutChanged:
-                rounds = yield from next_round(rounds, self.name)
+                rounds = yield from next_round(rounds, self.name, len(handle.extra))
 
     def segmented(self, handle: Handle) -> Layout | None:
         """Return the layout of the bitmap into which segments may be OR-ed; None if there is none."""
