@@ -72,7 +72,7 @@ def crawl(site: Site, number: int, chosen: dict[str, Any]) -> subprocess.Popen[s
 
 def test_no_page_is_lost_with_a_spider_that_is_killed(site: Site, any_server: Server) -> None:
     """The other spiders fetch each page; only the pages that it was fetching are fetched twice."""
-    chosen = settings("ClaimWhileDownloading", any_server, BLOOMREDIS_LEASE=4)
+    chosen = settings("ClaimWhileDownloading", any_server, BLOOMREDIS_LEASE=20)
     spiders = [crawl(site, number, chosen) for number in range(3)]
     wait_until("a part of the site is fetched", lambda: len(site.fetches) > 300, every=0.001)
     spiders[0].send_signal(signal.SIGKILL)
