@@ -53,7 +53,7 @@ _ALIASES = (
 autodoc_type_aliases = {name: name for name in _ALIASES}
 # The frameworks of the adapters need not be installed to build the pages.
 autodoc_mock_imports = [
-    *("aiokafka", "celery", "confluent_kafka", "datatrove", "django", "dramatiq", "fastapi"),
+    *("aiokafka", "asgiref", "celery", "confluent_kafka", "datatrove", "django", "dramatiq", "fastapi"),
     *("faststream", "kombu", "opentelemetry", "prometheus_client", "pyarrow", "pytest", "scrapy", "twisted"),
 ]
 
