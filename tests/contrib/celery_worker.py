@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import redis
+
 from tests.support.readme import ROOT
 
 
@@ -30,3 +32,12 @@ def worker(name: str, processes: int = 2) -> Iterator[subprocess.Popen[bytes]]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        _forget_consumers()
+
+
+def _forget_consumers() -> None:
+    """End connections that wait for a message: a child that is dying keeps those of its parent open."""
+    with redis.Redis(unix_socket_path=os.environ["BLOOMREDIS_TEST_SOCKET"]) as client:
+        for each in client.client_list():
+            if "b" in each["flags"]:
+                client.client_kill_filter(_id=each["id"])
