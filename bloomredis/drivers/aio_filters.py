@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from bloomredis import arguments
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.encoding import rows_from
+from bloomredis.bits.sizing import positive
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import drive
 from bloomredis.drivers.aio_lifecycle import Portable
@@ -25,6 +26,7 @@ from bloomredis.drivers.keyed import KeyedBatch
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks, sharing_calls
+from bloomredis.drivers.streams import Paced, Reader
 from bloomredis.errors import BatchInterruptedError, BloomError, FilterNotFoundError
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
@@ -155,27 +157,31 @@ class Filter(AsyncClaimer[I], Portable[I]):
         *,
         key: Callable[[J], Any] | None = None,
         missing: arguments.Missing = "raise",
+        batch: int = DEDUPE_ITEMS,
     ) -> AsyncIterator[J]:
         """Yield the items that were new, in order, while they are read."""
         add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
+        most = positive("batch", batch)
         arguments.missing(missing)
         rows = 0
-        async for batch in async_batches(items, DEDUPE_ITEMS):
-            keyed = KeyedBatch(batch, key, missing)
-            failed: BloomError | None = None
-            try:
-                with keyed.adding(rows):
-                    answers: Sequence[bool] = keyed.answers(await add_many(keyed.present))
-            except (BatchInterruptedError, *TRANSIENT) as error:
-                failed, answers = error, getattr(error, "results", ())
-            with closing(keyed.new_items(self._operations, answers)) as new:
-                for item in new:
-                    yield item
-            if failed is not None:
-                raise_batch_of_stream(
-                    failed, "dedupe", keyed.items, can_repeat_all=can_repeat_all(items, rows)
-                )
-            rows += len(batch)
+        async with aclosing(
+            Reader(items, most) if isinstance(items, AsyncIterable) else Paced(items, most)
+        ) as source:
+            async for read in source:
+                keyed = KeyedBatch(read, key, missing)
+                failed: BloomError | None = None
+                try:
+                    with keyed.adding(rows), source.sending():
+                        answers: Sequence[bool] = keyed.answers(await add_many(keyed.present))
+                except (BatchInterruptedError, *TRANSIENT) as error:
+                    failed, answers = error, getattr(error, "results", ())
+                with closing(keyed.new_items(self._operations, answers)) as new:
+                    for item in new:
+                        yield item
+                if failed is not None:
+                    rest = [*keyed.items, *source.unsent()]
+                    raise_batch_of_stream(failed, "dedupe", rest, can_repeat_all=can_repeat_all(items, rows))
+                rows += len(read)
 
     @observed
     async def load(

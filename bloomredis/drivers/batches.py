@@ -15,15 +15,30 @@ T = TypeVar("T")
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield lists of `size` items; the last one may be shorter.  Raises TypeError for a string or a table."""
+    """Yield lists of `size` items; the last one may be shorter.
+
+    If the source raises, the items that it gave before are yielded first.
+
+    :raises TypeError: for a string or a table.
+    """
     if hasattr(items, "__array__") or isinstance(items, str | bytes | bytearray | memoryview):
         check_items(items)
     if hasattr(items, "__array__") and hasattr(items, "__len__"):
         yield from _slices(items, size)
         return
     source = iter(items)
-    while batch := list(islice(source, size)):
-        yield batch
+    failed: Exception | None = None
+    while failed is None:
+        batch = list[T]()
+        try:
+            batch.extend(islice(source, size))  # keeps what came before an error
+        except Exception as error:
+            failed = error
+        if batch:
+            yield batch
+        elif failed is None:
+            return
+    raise failed
 
 
 def numbered(batches: Iterable[list[T]]) -> Iterator[tuple[list[T], int]]:
@@ -40,19 +55,24 @@ def can_repeat_all(items: object, rows: int) -> bool:
 
 
 async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> AsyncIterator[list[T]]:
-    """Yield lists of `size` items of an iterable or an async iterable; the last one may be shorter."""
+    """Yield the same lists of an iterable or an async iterable."""
     if not isinstance(items, AsyncIterable):
         for batch in batches(items, size):
             yield batch
         return
-    batch = []
-    async for item in items:
-        batch.append(item)
-        if len(batch) == size:
+    source = aiter(items)
+    failed: Exception | None = None
+    while failed is None:
+        batch = list[T]()
+        try:
+            while len(batch) < size:
+                batch.append(await anext(source))
+        except Exception as error:
+            failed = error
+        if batch:
             yield batch
-            batch = []
-    if batch:
-        yield batch
+    if not isinstance(failed, StopAsyncIteration):
+        raise failed
 
 
 def _slices(column: Any, size: int) -> Iterator[list[Any]]:

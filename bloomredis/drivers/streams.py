@@ -1,0 +1,127 @@
+"""Items of a source that may wait, in batches that do not wait with it.
+
+`dedupe` reads a live source, such as a queue or the lines of a log, as well as one that has all its items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Final, Generic, Self, TypeVar
+
+from bloomredis.drivers.batches import batches
+
+T = TypeVar("T")
+
+_SHORTEST: Final = 1e-4
+"""Seconds that a batch may always collect items: a local cache answers without a round trip."""
+
+
+class Paced(Generic[T]):
+    """Batches of a source: no batch collects items for longer than the one before it took to be sent.
+
+    So an item that took longer than a round trip to come is sent at once, and batches of a fast source
+    double up to `most` items.  A collection, which has a length, cannot wait and is sent in full batches.
+    """
+
+    def __init__(self, source: Iterable[T], most: int) -> None:
+        self._source = source
+        self._most = most
+        self._longest = _SHORTEST
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Send a batch within this context, which takes the time."""
+        began = perf_counter()
+        yield
+        self._longest = max(perf_counter() - began, _SHORTEST)
+
+    def unsent(self) -> list[T]:
+        """Return the items that were read and are in no batch: none."""
+        return []
+
+    async def aclose(self) -> None:
+        """Do nothing: the source stays where it is."""
+
+    async def __aiter__(self) -> AsyncIterator[list[T]]:
+        for batch in self:
+            yield batch
+
+    def __iter__(self) -> Iterator[list[T]]:
+        if hasattr(self._source, "__len__") or hasattr(self._source, "__array__"):
+            yield from batches(self._source, self._most)
+            return
+        source, size = iter(self._source), 1
+        failed: Exception | None = None
+        while failed is None:
+            batch = list[T]()
+            until = perf_counter() + self._longest
+            try:
+                while len(batch) < size:
+                    batch.append(next(source))
+                    if perf_counter() > until:
+                        size = 1
+            except Exception as error:
+                failed = error
+            if batch:
+                yield batch
+            size = min(2 * size, self._most)
+        if not isinstance(failed, StopIteration):
+            raise failed
+
+
+class Reader(Generic[T]):
+    """An async source that a task of its own reads ahead, so that its items are there as soon as it waits.
+
+    The task reads only while `batch` waits or a batch is sent: not while the caller works on items that it
+    got.  A wait that has begun by then goes on.
+    """
+
+    def __init__(self, source: AsyncIterable[T], most: int) -> None:
+        self._most = most
+        self._held: list[T] = []
+        self._came, self._may_read = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(self._read(source))
+        self._task.add_done_callback(lambda _: self._came.set())
+
+    async def _read(self, source: AsyncIterable[T]) -> None:
+        async for item in source:
+            self._held.append(item)
+            self._came.set()
+            if len(self._held) >= self._most:
+                self._may_read.clear()
+            if not self._may_read.is_set():
+                await self._may_read.wait()
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Send a batch within this context; the source is not read after it, until the next batch."""
+        try:
+            yield
+        finally:
+            self._may_read.clear()
+
+    def unsent(self) -> list[T]:
+        """Return the items that were read and are in no batch."""
+        return self._held
+
+    async def aclose(self) -> None:
+        """End the reading: a source that waits is cancelled."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[T]:
+        self._may_read.set()
+        if not self._held and not self._task.done():
+            self._came.clear()
+            await self._came.wait()
+        batch, self._held = self._held, []
+        if not batch:
+            self._task.result()  # raises the source's error
+            raise StopAsyncIteration
+        return batch
