@@ -92,6 +92,19 @@ SMALL = {
 }
 
 
+def test_expire_before_the_first_item(bloom: Any, client: redis.Redis) -> None:
+    """It holds for each key that an item creates later, of every layout."""
+    layouts = [*SMALL.values(), compat.php_bkdr(20_000, 5, partitions=3), compat.redis_bitmaps(50, 0.01)]
+    for at, layout in enumerate(layouts):
+        f = bloom(client, f"expiring-{at}", layout=layout)
+        f.expire(100)
+        assert not f.contains("item-0")
+        assert sum(f.add_many([f"item-{i}" for i in range(200)])) > 190
+        assert f.contains("item-0")
+        assert all(0 < client.pttl(key) <= 100_000 for key in client.keys("*") if b":receipt:" not in key)
+        client.flushall()
+
+
 @for_each("layout", SMALL.values())
 def test_info_and_the_rest(bloom: Any, client: redis.Redis, layout: Any) -> None:
     """`info` has everything that is known without a header; expire, clear and delete act on all keys."""

@@ -147,8 +147,14 @@ class StoredBitmap(Stored):
     def expire(self, ttl: int) -> Op[None]:
         """Let all keys expire in `ttl` ms."""
         yield from self.open()
+        yield from self.make_expiring(ttl)
         keys = (*dict(self.layers), *self.other_keys)
         yield from send_all([("PEXPIRE", key, ttl) for key in keys], forms.integer)
+
+    def make_expiring(self, ttl: int) -> Op[None]:
+        """Create missing bitmaps as empty strings, which expire even if their first item comes later."""
+        commands: list[Command] = [("SET", key, b"", "NX", "PX", ttl) for key, _ in self.layers]
+        yield from send_all(commands, forms.anything)
 
 
 def _header(layout: ForeignLayout) -> Header:

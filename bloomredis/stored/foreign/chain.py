@@ -116,8 +116,10 @@ class StoredChain(StoredBitmap):
         return existed == 1
 
     def expire(self, ttl: int) -> Op[None]:
-        """Let all keys expire in `ttl` ms, in one step."""
-        return Stored.expire(self, ttl)
+        """Let all keys expire in `ttl` ms, in one step; later bitmaps expire with them."""
+        yield from self.current()
+        yield from self.make_expiring(ttl)
+        yield from Stored.expire(self, ttl)
 
     def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing was lost
         """Accept the cursor of a chain that has grown or was cleared."""
