@@ -59,7 +59,7 @@ class ClaimRules:
             return
         if holder.holder != request.holder:
             return
-        others = [each for each in asked if each.owner is request.owner and each not in (holder, request)]
+        others = [each for each in asked if each.asker is request.owner and each not in (holder, request)]
         is_next = holder.ended <= request.started and not any(each.overlaps(holder) for each in others)
         is_first = not any(each.started > holder.ended for each in others)
         if is_next and is_first and not self._history.is_disturbed(holder):

@@ -66,6 +66,7 @@ class Request:
             "holder",
         ),
         *(
+            "asker",
             "is_behind",
             "is_cancelled",
             "is_load",
@@ -88,7 +89,8 @@ class Request:
     )
 
     def __init__(self, ref: str, verb: str, item: int, owner: Any, earlier: Request | None = None) -> None:
-        self.ref, self.verb, self.item, self.owner, self.earlier = ref, verb, item, owner, earlier
+        self.ref, self.verb, self.item, self.earlier = ref, verb, item, earlier
+        self.owner = self.asker = owner  # the object that has the claim, and the one that made the call
         self.started = self.entry = self.ended = 0
         self.now = self.ended_now = 0.0
         self.clock = self.ended_clock = self.executed = self.lease = 0
