@@ -98,8 +98,7 @@ def use_filter(client: redis.Redis, kind: Any = BloomFilter, many: int = 300, **
     if kind is CountingBloomFilter:
         f.remove("a")
         use_again(make, lambda f, token: f.remove("b", token=token))
-    else:
-        use_claims(f, client)
+    use_claims(f, client)
     if options.get("layout") != "module":
         use_file(f, client)
     f.clear()

@@ -114,7 +114,7 @@ def test_refused_items_are_new_when_the_right_is_granted(
     assert refusals >= 4  # at least for reading, writing, and writing a receipt
 
 
-@pytest.mark.parametrize("kind", ["blocked", "classic"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_refused_commit_keeps_the_claim(server: Server, admin: redis.Redis, kind: str) -> None:
     """Nothing is added and the claim is kept; the commit succeeds when the right is granted."""
     for right in RIGHTS:
