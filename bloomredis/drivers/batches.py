@@ -60,18 +60,18 @@ async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> Asy
         for batch in batches(items, size):
             yield batch
         return
-    source = aiter(items)
-    failed: Exception | None = None
-    while failed is None:
-        batch = list[T]()
-        try:
-            while len(batch) < size:
-                batch.append(await anext(source))
-        except Exception as error:
-            failed = error
-        if batch:
-            yield batch
-    if not isinstance(failed, StopAsyncIteration):
+    batch, failed = list[T](), None
+    try:
+        async for item in items:
+            batch.append(item)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    except Exception as error:
+        failed = error
+    if batch:
+        yield batch
+    if failed is not None:
         raise failed
 
 

@@ -148,6 +148,24 @@ def test_items_before_an_error_of_the_source_are_added(
     assert f.contains_many(range(1500)) == [True] * 1500
 
 
+def test_items_of_an_async_source_before_an_error_are_added(any_server: Server) -> None:
+    """`update` and `dedupe` add them; then the error of the source is raised."""
+
+    async def source(begin: int) -> AsyncIterator[int]:
+        for i in range(begin, begin + 1500):
+            yield i
+        raise RuntimeError("the source")
+
+    async def use(_: Any, f: bloomredis.asyncio.BloomFilter[int]) -> None:
+        with pytest.raises(RuntimeError, match="the source"):
+            await f.update(source(0))
+        with pytest.raises(RuntimeError, match="the source"):
+            assert [item async for item in f.dedupe(source(1500))]
+        assert all(await f.contains_many(range(3000)))
+
+    with_filter(any_server, use)
+
+
 @for_each("batch", [0, -1, True, 1.5, "5"])
 def test_a_batch_is_a_positive_number(any_client: redis.Redis, batch: Any) -> None:
     """Any other is an error before the source is read."""
