@@ -43,8 +43,13 @@ def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
     options = tuple((name, rng.choice(values)) for name, values in chosen.shared.items())
     processes = tuple(_setup(rng, chosen, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
     if WALL_CLOCKS in names and rng.random() < share:
-        processes = tuple(replace(each, walls=tuple(rng.choices(_WALLS, k=3))) for each in processes)
+        processes = with_wrong_clocks(rng, processes)
     return Scenario(kind, options, processes, some, calls, is_warm=rng.random() < 0.6)
+
+
+def with_wrong_clocks(rng: random.Random, processes: Sequence[Setup]) -> tuple[Setup, ...]:
+    """Return processes whose wall clocks differ, and jump."""
+    return tuple(replace(each, walls=tuple(rng.choices(_WALLS, k=3))) for each in processes)
 
 
 def _setup(rng: random.Random, kind: Kind, name: str) -> Setup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.history.calls import Ask
@@ -25,11 +25,15 @@ class Debts:
     An object gives the answer to the next call for the same item. So a token is used only if no other call
     may have got its answer, and its object is not asked for the item any more.
 
+    A token carries the time, so it is used only where the wall clock agrees with that of its process.
+
     :param records: all calls; more are added as they begin.
+    :param wall_error: returns the seconds by which a process's wall clock is wrong.
     """
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
+    def __init__(self, records: Sequence[Record], wall_error: Callable[[int], float]) -> None:
+        self._records, self._wall_error = records, wall_error
+        self._walls: dict[str, float] = {}  # the error of the wall clock when a token was made
         self._owed: dict[str, tuple[Record, Owner]] = {}
         self._handed: set[tuple[str, str]] = set()
         self._by_token: set[str] = set()
@@ -40,6 +44,7 @@ class Debts:
             record.token = record.token or token
             self._by_token.add(record.name)
         self._owed[record.name] = record, owner
+        self._walls[record.name] = self._wall_error(owner.process.pid)
 
     def since(self, owner: str, item: str) -> float | None:
         """Return when the first unanswered call of an object for an item began, if any."""
@@ -71,7 +76,9 @@ class Debts:
         if record is None:
             return None
         alone = asker is owner and self._of(owner, items[0]) == [record]
-        token = record.token if self._is_quiet(record) and (not alone or len(self._records) % 2) else None
+        agrees = self._walls[other] == self._wall_error(owner.process.pid)
+        usable = agrees and self._is_quiet(record) and (not alone or len(self._records) % 2)
+        token = record.token if usable else None
         if token is None and not alone:
             return None
         del self._owed[other]

@@ -12,7 +12,7 @@ from tests.simulation.many.faults import FAULTS
 from tests.simulation.many.kinds import ITEMS, NAMES
 from tests.simulation.many.world import ManyWorld
 from tests.simulation.processes import Owner, Setup
-from tests.simulation.schedule import Draws
+from tests.simulation.schedule import WALL_CLOCKS, Draws, with_wrong_clocks
 
 ADDING: Final = {"add": 10.0, "add_many": 2.0, "contains": 4.0}
 CLAIMING: Final = {"claim": 6.0, "claim_many": 1.0, "commit": 5.0, "release": 1.5, "extend": 1.0}
@@ -32,6 +32,8 @@ def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
         ("nodes", rng.choice((1, 2)) if sharded else 1),
     )
     processes = tuple(_setup(rng, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
+    if WALL_CLOCKS in names and rng.random() < share:
+        processes = with_wrong_clocks(rng, processes)
     return Scenario(kind, options, processes, some, CALLS & set(names), is_warm=rng.random() < 0.6)
 
 

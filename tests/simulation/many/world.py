@@ -67,7 +67,7 @@ class ManyWorld(Stage):
         )
         self.watch = Watch(name, [server.data for server in self.servers])
         self.records: list[Record] = []
-        self.debts = Debts(self.records)
+        self.debts = Debts(self.records, environment.wall_error)
         self.held: dict[str, Held] = {}
         self.told: dict[str, None] = {}
         self.away_until = 0.0
