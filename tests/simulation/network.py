@@ -205,6 +205,10 @@ class Network:
         exchange.fail(error)
 
     def abandon(self, exchange: Exchange) -> None:
-        """Drop an exchange whose caller has left; its messages stay in flight."""
-        if self.exchanges.pop(exchange.ref, None) is not None and exchange.message is not None:
+        """Drop an exchange whose caller has left; its messages stay in flight.
+
+        An exchange with its replies has gone, and another one may have its name.
+        """
+        if self.exchanges.get(exchange.ref) is exchange and exchange.message is not None:
+            del self.exchanges[exchange.ref]
             self.leave(exchange.message)

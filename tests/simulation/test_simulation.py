@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -15,6 +16,7 @@ from tests.simulation.database import what_is
 from tests.simulation.kinds import KINDS
 from tests.simulation.many.kinds import KINDS as KINDS_OF_MANY
 from tests.simulation.module import Items
+from tests.simulation.network import Exchange, Network
 from tests.simulation.processes import Setup
 from tests.simulation.running import WAYS, Failure, Simulator
 from tests.simulation.server import Server
@@ -257,3 +259,16 @@ def test_a_commit_that_was_denied_stays_undone(simulator: Simulator) -> None:
     )
     assert any("ClaimLostError" in line for line in lines)
     assert sum("commit -> 0" in line for line in lines) == 2
+
+
+def test_a_caller_that_leaves_takes_no_other_message() -> None:
+    """An answered exchange may be abandoned later, when another one has its name: that one goes on."""
+    network, owner = Network(), SimpleNamespace(process=SimpleNamespace(retries=0))
+    answered, later = (Exchange("c1", owner, [("GET", "x")], (), is_single=True) for _ in range(2))
+    network.send(answered, 0)
+    del network.exchanges["c1"]
+    network.send(later, 0)
+    network.abandon(answered)
+    assert network.exchanges == {"c1": later}
+    network.abandon(later)
+    assert network.exchanges == {}
