@@ -7,11 +7,13 @@ import random
 import sys
 from collections.abc import Sequence
 
+from tests.history import storms
 from tests.history.disturbing import DISTURBANCES
 from tests.history.faults import FATES
 from tests.history.plans import KINDS
 from tests.history.rounds import MOST_TOLD, Rounds, crew
 from tests.history.series import WAYS, series
+from tests.support.clusters import cluster
 from tests.support.holes import HOLES, open_holes
 from tests.support.servers import IN_MEMORY, binaries, module_options, running
 
@@ -24,7 +26,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     open_holes(options.hole)  # this process has workers that clear filters, too
     with crew(options.hole) as workers:
         workers.ready()
-        for name in options.server:
+        for name in options.server if options.cluster else ():
+            with cluster(binaries()[name]) as nodes:
+                kinds = [kind for kind in options.kind if kind in storms.KINDS]
+                found = storms.Storms(nodes, workers, seed, kinds).check(options.answers, first=options.round)
+            _say("\n".join([f"--seed {seed} --server {name} --cluster: {found}", *found.wrong]))
+            wrong = wrong or bool(found.wrong)
+        for name in () if options.cluster else options.server:
             binary = binaries()[name]
             loading = module_options(binary)
             kinds = [kind for kind in options.kind if kind != "module" or loading]
@@ -60,6 +68,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--without", type=_list, default=[], help=f"leave these out, separated by commas: {', '.join(every)}"
     )
     parser.add_argument("--hole", type=_list, default=[], help=f"open these holes: {', '.join(HOLES)}")
+    parser.add_argument(
+        "--cluster", action="store_true", help="use a cluster whose nodes freeze, die and move slots"
+    )
     parser.add_argument("--series", type=int, default=0, help="also add new items, this many in each way")
     return parser.parse_args(arguments)
 

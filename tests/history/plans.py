@@ -23,6 +23,7 @@ REMEMBERED: Final = 0.8
 """Seconds for which a rotating filter certainly finds an item."""
 SHARDS: Final = 8
 LATEST_COPY: Final = 0.5
+LATEST_COPY_OF_A_FROZEN_NODE: Final = 5.0
 
 
 class Made(NamedTuple):
@@ -72,6 +73,10 @@ class Plan:
     :ivar port: the port of the proxy.
     :ivar disturbances: disturbances that happen to the filter from time to time.
     :ivar claims: workers claim items instead of adding them.
+    :ivar nodes: the ports of a cluster's nodes, if the filter is on one.
+    :ivar connections: the limit of each client's pool; None for redis-py's default.
+    :ivar most: the largest number of items in a batch.
+    :ivar width: the number of items that all workers use at one time.
     """
 
     seed: str
@@ -82,6 +87,11 @@ class Plan:
     disturbances: Sequence[str] = ()
     on_lost: Literal["raise", "recreate"] = "raise"
     claims: bool = False
+    nodes: Sequence[int] = ()
+    connections: int | None = None
+    most: int = 8
+    width: int = WINDOW
+    retry_safe: bool = True
 
     @property
     def made(self) -> Made:
@@ -96,12 +106,17 @@ class Plan:
     @property
     def latest_copy(self) -> float:
         """Seconds after a call's end within which a late copy may be executed, plus a wide margin."""
-        return LATEST_COPY
+        return LATEST_COPY_OF_A_FROZEN_NODE if self.nodes else LATEST_COPY
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of every filter object except those that share calls."""
-        return {**self.made.options, "on_lost": self.on_lost}
+        made = dict(self.made.options)
+        if self.nodes:
+            made |= {"min_replicas": 1, "replica_timeout": 0.1}
+            if self.kind == "scaling":  # the items of a long round
+                made["expansion"] = 2
+        return made | {"on_lost": self.on_lost, "retry_safe": self.retry_safe}
 
     def dice(self, name: str) -> random.Random:
         """Return the random numbers of a worker."""
@@ -119,7 +134,7 @@ class Plan:
         front = int((time.monotonic() - self.start) * ITEMS_A_SECOND)
         if self.kind == "rotating":
             front %= int(REMEMBERED * 1.2 * ITEMS_A_SECOND)
-        return range(front, front + WINDOW)
+        return range(front, front + self.width)
 
     def asked_so_far(self) -> Sequence[str]:
         """Return all items that any worker may have used by now."""

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -18,6 +18,7 @@ import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
 from redis.retry import Retry
 
 import bloomredis
@@ -34,6 +35,8 @@ THREADS: Final = 3
 TASKS: Final = 6
 CHILDREN: Final = 2
 CHILD_SECONDS: Final = 0.12
+CLUSTER_TIMEOUT: Final = 0.15
+"""Seconds that a client of a cluster waits for a reply."""
 
 
 _pools: Final[list[Any]] = []
@@ -63,6 +66,13 @@ class Links:
 
     inboxes: Sequence[Any]
     barrier: Any
+
+
+def cluster_options(plan: Plan, node: Any) -> dict[str, Any]:
+    """Return the options of a cluster client, whose timeout is shorter than some freezes of a node."""
+    limit = {} if plan.connections is None else {"max_connections": plan.connections}
+    nodes = [node("127.0.0.1", port) for port in plan.nodes]
+    return {"startup_nodes": nodes, "socket_timeout": CLUSTER_TIMEOUT, **limit}
 
 
 def serve(pipe: Any, number: int, links: Links, holes: Sequence[str]) -> None:
@@ -102,18 +112,27 @@ class Process:
                 *(self._thread(f"together/{i}", "together", together) for i in range(THREADS)),
                 started(lambda: self._alone(self._filter(self._client(stack)))),
                 started(lambda: asyncio.run(self._tasks())),
-                started(lambda: self._fork({"threads": threads, "together": together})),
             ]
+            if not self._plan.nodes:
+                work.append(started(lambda: self._fork({"threads": threads, "together": together})))
             for each in work:
                 self._records += _result(each, self._plan)
         return self._records
 
     def _client(self, stack: ExitStack) -> Any:
+        if self._plan.nodes:
+            return stack.enter_context(self._connected())
         retry = Retry(NoBackoff(), self._dice.choice((0, 1, 3)))
         client = redis.Redis(host="127.0.0.1", port=self._plan.port, retry=retry)
         stack.callback(client.close)
         _pools.append(client.connection_pool)
         return client
+
+    def _connected(self) -> Any:
+        """Return a cluster client, as soon as the node that it asks for the slots is not frozen."""
+        while True:
+            with suppress(redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException):
+                return redis.RedisCluster(**cluster_options(self._plan, ClusterNode))
 
     def _filter(self, client: Any, **options: Any) -> Any:
         kind: Any = getattr(bloomredis, self._plan.made.called)
@@ -149,10 +168,19 @@ class Process:
         while not inbox.empty():
             yield inbox.get()
 
+    async def _tasks_client(self) -> Any:
+        while self._plan.nodes:
+            made = redis.asyncio.RedisCluster(
+                **cluster_options(self._plan, redis.asyncio.cluster.ClusterNode)
+            )
+            with suppress(redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException):
+                return await made.initialize()
+        retry = AsyncRetry(NoBackoff(), self._dice.choice((0, 1, 3)))
+        return redis.asyncio.Redis(host="127.0.0.1", port=self._plan.port, retry=retry)
+
     async def _tasks(self) -> list[Call]:
         """Work in tasks, some of whose calls are cancelled."""
-        retry = AsyncRetry(NoBackoff(), self._dice.choice((0, 1, 3)))
-        async with redis.asyncio.Redis(host="127.0.0.1", port=self._plan.port, retry=retry) as client:
+        async with await self._tasks_client() as client:
             kind: Any = getattr(bloomredis.asyncio, self._plan.made.called)
             shared = kind(client, self._plan.seed, **self._plan.options)
             seats = [Seat(f"{self._name}/tasks/{i}", f"{self._name}/tasks", shared) for i in range(TASKS)]

@@ -174,7 +174,7 @@ class Rounds:
             with disturbed(self._server, what, self._workers.crash, faults) as disturber:
                 calls = self._workers.run(what)
             losses = [*disturber.losses, *_of_workers(calls)]
-            history = _history(client, what, calls, losses)
+            history = finished(client, what, calls, losses)
         self.found.count(calls, faults.met, disturber.met)
         return list(itertools.islice(all_violations(history), MOST_TOLD))
 
@@ -188,11 +188,16 @@ def _of_workers(calls: Sequence[Call]) -> list[Loss]:
     ]
 
 
-def _history(client: redis.Redis, what: Plan, calls: list[Call], losses: Sequence[Loss]) -> History:
+def made(client: Any, what: Plan, **options: Any) -> Any:
+    """Return a round's filter for its preparation and its end, whose calls wait for no replica."""
+    kind: Any = getattr(bloomredis, what.made.called)
+    return kind(client, what.seed, **{**what.options, "min_replicas": 0, **options})
+
+
+def finished(client: redis.Redis, what: Plan, calls: list[Call], losses: Sequence[Loss]) -> History:
     """Read the filter's items from the server without faults, and delete the filter."""
     items = sorted({call.item for call in calls if call.item})
-    kind: Any = getattr(bloomredis, what.made.called)
-    f = kind(client, what.seed, **{**what.options, "on_lost": "recreate"})
+    f = made(client, what, on_lost="recreate")
     start = time.monotonic()
     present = dict(zip(items, f.contains_many(items), strict=True))
     end = time.monotonic()

@@ -12,7 +12,7 @@ from typing import Final
 from tests.history.calls import Ask, Call, Outcome, Work
 from tests.history.plans import Plan
 
-PATIENCE: Final = 15.0
+PATIENCE: Final = 30.0
 """Seconds after the end of a round for retries of calls without an answer."""
 
 HURRIED: Final = 0.3
@@ -148,7 +148,7 @@ class ItemWorker(Worker):
     def step(self) -> Work:
         """Make one call."""
         verb = self.dice.choices(("add", "add_many", "dedupe", "contains"), (5, 2, 1, 2))[0]
-        items = self.picked(1 if verb in ("add", "contains") else 8)
+        items = self.picked(1 if verb in ("add", "contains") else self.plan.most)
         if items:
             yield from self.made(Ask(verb, items))
 
