@@ -41,17 +41,23 @@ class Storm:
     def __init__(self, nodes: Cluster, plan: Plan) -> None:
         self.met: Counter[str] = Counter()
         self._nodes, self._plan, self._dice = nodes, plan, plan.dice("storm")
-        self._deaths = [self.kill, self.fail_over]
+        self._deaths: list[Callable[[], object]] = [self.kill, self.fail_over]
         self._dice.shuffle(self._deaths)
 
     def run(self, over: threading.Event) -> None:
-        """Freeze nodes and move slots until the round ends; kill a primary and replace one in between."""
+        """Freeze nodes and move slots until the round ends; kill a primary and replace one in between.
+
+        However short the round is, it has a freeze, a move and a death.
+        """
+        begin: list[Callable[[], object]] = [self.freeze, self.move]
         last = self._plan.end - self._plan.start
         due = [self._plan.start + last * self._dice.uniform(*span) for span in ((0.1, 0.3), (0.5, 0.8))]
-        while not over.wait(self._dice.uniform(0.0, 0.1)):
-            if due and time.monotonic() > due[0]:
+        while not over.wait(self._dice.uniform(0.0, 0.1)) or begin or len(due) > 1:
+            if begin:
+                act = begin.pop()
+            elif due and (over.is_set() or time.monotonic() > due[0]):
                 del due[0]
-                act: Callable[[], object] = self._deaths.pop()
+                act = self._deaths.pop()
             else:
                 act = self._dice.choice((self.freeze, self.freeze, self.move))
             act()
