@@ -72,7 +72,7 @@ local function commit(i)
     redis.call('SET', claim, '', 'NX')
   end
   if not filter.marker and filter.cell_bits > 1 then
-    redis.call('BITFIELD', filter.key, 'GET', 'u4', '0')
+    redis.call('BITFIELD', filter.key, 'GET', 'u4', '#0')
   elseif not filter.marker and not is_blocked(filter) then
     redis.call('SETBIT', claim, 0, redis.call('GETBIT', claim, 0))
   end
