@@ -10,7 +10,7 @@ from bloomredis.protocol.forms import Form, entries, integer, read
 from bloomredis.protocol.judging import judge, raise_judged
 from bloomredis.protocol.replies import Unconfirmed, word_of
 from bloomredis.protocol.scripts import Script, load_script
-from bloomredis.protocol.steps import Call, Command, Op, Outcome, Part, Reply, Wire
+from bloomredis.protocol.steps import Call, Command, Op, Outcome, Part, PlainCall, Reply, Wire
 
 R = TypeVar("R")
 
@@ -39,26 +39,36 @@ class ScriptCall(Call, Generic[R]):
     """A call of a script by its SHA; `by_text` makes the call for a server that lacks the script.
 
     :param wait: replicas must confirm the write.
-    :param reads: the script is read-only, and a replica may execute it.
     :param again: the call is idempotent and may be retried after a lost reply.
     """
 
-    __slots__ = ("script", "tail", "wait")
+    wait: Wait | None = None
 
     def __init__(
         self,
         script: Script[R],
-        tail: Command,
+        keys: Sequence[bytes],
+        arguments: Sequence[Part],
         wait: Wait | None = None,
         *,
-        reads: bool = False,
         again: bool = True,
     ) -> None:
-        command = ("EVALSHA", script.sha, *tail)
-        super().__init__(confirmed(command, wait), wait is None, script.text if reads else "", again)
         self.script = script
-        self.tail = tail
+        self.keys = keys
+        self.arguments = arguments
         self.wait = wait
+        self.is_single = wait is None
+        self.again = again
+
+    @property
+    def tail(self) -> Command:
+        """The parts of the command that follow the script's name."""
+        return tail_of(self.keys, self.arguments)
+
+    @property
+    def commands(self) -> list[Command]:
+        """The commands, sent together."""
+        return confirmed(("EVALSHA", self.script.sha, *self.tail), self.wait)
 
     def wire(self) -> Wire | None:
         """Return the encoded command in one piece and the number of replies; None if the call has a WAIT."""
@@ -77,7 +87,8 @@ class ScriptCall(Call, Generic[R]):
     def by_text(self) -> Call:
         """Return the same call with EVAL, which carries the script."""
         command = ("EVAL", self.script.text, *self.tail)
-        call = Call(confirmed(command, self.wait), self.wait is None, again=self.again, server=self.server)
+        commands, server = confirmed(command, self.wait), self.server
+        call = PlainCall(commands, is_single=self.wait is None, again=self.again, server=server)
         call.stands_for = (self,)
         return call
 
@@ -91,7 +102,7 @@ def call(
     again: bool = True,
 ) -> Op[R]:
     """Run a script and return the value of its reply; raise the same errors as `answered`."""
-    made = ScriptCall(script, tail_of(keys, arguments), wait, again=again)
+    made = ScriptCall(script, keys, arguments, wait, again=again)
     try:
         return made.said((yield made))
     except Exception as error:
@@ -125,7 +136,7 @@ def answered(call: ScriptCall[R], outcome: Outcome) -> Op[R]:
 
 def send_command(command: Command, form: Form[R]) -> Op[R]:
     """Send a command that is safe to retry; return the value of its reply."""
-    call = Call([command])
+    call = PlainCall([command])
     try:
         reply: Reply = yield call
     except Exception as error:
@@ -135,7 +146,7 @@ def send_command(command: Command, form: Form[R]) -> Op[R]:
 
 def send_all(commands: list[Command], form: Form[R]) -> Op[list[R]]:
     """Send commands that are safe to retry; return the values of the replies, or raise the first error."""
-    call = Call(commands, is_single=False)
+    call = PlainCall(commands, is_single=False)
     try:
         replies: list[Reply] = yield call
     except Exception as error:

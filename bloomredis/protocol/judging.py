@@ -48,11 +48,11 @@ def judge(call: Call, outcome: Outcome) -> Verdict:
     if getattr(error, "word", "") in _FINAL:
         call.lost = None
         return Verdict.REFUSED
-    if getattr(call, "lost", None) is not None:
+    if call.lost is not None:
         return Verdict.PENDING
     if isinstance(error, ConnectionFailedError) and not error.sent:
         return Verdict.NOT_SENT
-    if _is_refusal(error, by_client=getattr(call, "by_client", False)):
+    if _is_refusal(error, by_client=call.by_client):
         return Verdict.REFUSED
     call.lose(outcome)
     return Verdict.PENDING

@@ -12,8 +12,6 @@ from bloomredis.protocol.steps import Call, Many, Op, Reply
 class Mergeable(Call):
     """A call that can be merged with other calls of its group."""
 
-    __slots__ = ()
-
     @property
     @abstractmethod
     def group(self) -> Hashable:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -20,54 +20,85 @@ Outcome: TypeAlias = "Reply | BaseException"
 """The outcome of a call: its reply or error, or an interruption of the caller."""
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(ABC):
     """Commands for one server, sent together over one connection; calls are compared by identity.
 
-    :ivar is_single: the answer is the reply to the only command, whose error is thrown into the operation;
-        otherwise the answer is a list, in which errors are values.
-    :ivar text: the text of a read-only script, which a replica may execute; empty for all other calls.
-    :ivar again: the call may be retried after a lost reply.
-    :ivar server: the path to its server: an index among several filters, an index among several servers.
-
-    The other attributes are the record of its attempts, which `judging.judge` reads.  Each is missing until
-    it is needed, so that the record of a call that succeeds costs nothing.
-
-    :ivar lost: the text of the error of an attempt that may have been executed, until an attempt is answered.
-    :ivar by_client: True if the client made an attempt, which it may have resent unnoticed.
-    :ivar stands_for: the calls that share its attempts: it is a copy of them, or does their work.
+    The attributes are those of most calls; a call sets the others when it is made.
     """
 
-    commands: list[Command]
-    is_single: bool = True
-    text: str = ""
-    again: bool = True
+    is_single = True
+    """The answer is the reply to the only command, whose error is thrown into the operation.
+
+    Otherwise the answer is a list, in which errors are values.
+    """
+    text = ""
+    """The text of a read-only script, which a replica may execute; empty for all other calls."""
+    again = True
+    """The call may be retried after a lost reply."""
     server: tuple[int, ...] = ()
-    lost: str | None = field(init=False, repr=False)
-    by_client: bool = field(init=False, repr=False)
-    stands_for: Sequence[Call] = field(init=False, repr=False)
+    """The path to its server: an index among several filters, an index among several servers."""
+
+    # The record of the attempts, which `judging.judge` reads.
+    lost: str | None = None
+    """The text of the error of an attempt that may have been executed, until an attempt is answered."""
+    by_client = False
+    """The client made an attempt, which it may have resent unnoticed."""
+    stands_for: Sequence[Call] = ()
+    """The calls that share its attempts: it is a copy of them, or does their work."""
+
+    @property
+    @abstractmethod
+    def commands(self) -> list[Command]:
+        """The commands, sent together."""
 
     def lose(self, error: BaseException) -> None:
         """Record an attempt that may have been executed, and got no answer."""
         self.lost = str(error)  # not the error, whose traceback refers to this call
-        for each in getattr(self, "stands_for", ()):
+        for each in self.stands_for:
             each.lose(error)
 
     def pass_to_client(self) -> None:
         """Record that the client makes an attempt."""
         self.by_client = True
-        for each in getattr(self, "stands_for", ()):
+        for each in self.stands_for:
             each.pass_to_client()
 
     def to(self, server: int) -> Call:
         """Return the same call for one of several servers, or of several filters' servers."""
-        call = Call(self.commands, self.is_single, self.text, self.again, (server, *self.server))
-        call.stands_for = (self,)
+        call = PlainCall(self.commands, is_single=self.is_single, text=self.text, again=self.again)
+        call.server, call.stands_for = (server, *self.server), (self,)
         return call
 
     def wire(self) -> Wire | None:
         """Return the encoded commands and the number of replies; None if the client must encode them."""
         return None
+
+
+class PlainCall(Call):
+    """A call of given commands."""
+
+    def __init__(
+        self,
+        commands: list[Command],
+        *,
+        is_single: bool = True,
+        text: str = "",
+        again: bool = True,
+        server: tuple[int, ...] = (),
+    ) -> None:
+        self._commands = commands
+        self.is_single = is_single
+        self.text = text
+        self.again = again
+        self.server = server
+
+    @property
+    def commands(self) -> list[Command]:
+        """The commands, sent together."""
+        return self._commands
+
+    def __repr__(self) -> str:
+        return f"PlainCall({self._commands}, {self.is_single}, {self.again}, {self.server})"
 
 
 class Many(NamedTuple):

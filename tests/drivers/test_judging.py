@@ -19,7 +19,7 @@ from bloomredis.drivers import aio, sync
 from bloomredis.drivers.connections.direct import AsyncDirectClient, DirectClient
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import scripts
-from bloomredis.protocol.calls import ScriptCall, answered, tail_of
+from bloomredis.protocol.calls import ScriptCall, answered
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.replies import RefusedAgain
@@ -245,7 +245,7 @@ def asked(call: ScriptCall[Reply]) -> Op[Reply]:
 def judged(way: str, driver: str, outcomes: Sequence[Any], count: int = 1) -> list[Verdict]:
     """Make calls over scripted connections, several in one round trip; return what each call is."""
     script = Script(outcomes)
-    calls = [ScriptCall(ADD, tail_of([b"k"], [b"a"])) for _ in range(count)]
+    calls = [ScriptCall(ADD, [b"k"], [b"a"]) for _ in range(count)]
     operation = gather([asked(call) for call in calls])
 
     async def drive() -> Any:

@@ -7,12 +7,12 @@ import threading
 from typing import Any
 
 from bloomredis.drivers.sharing import tasks, threads
-from bloomredis.protocol.steps import Call
+from bloomredis.protocol.steps import Call, PlainCall
 from tests.support.background import PATIENCE, started
 
 
 def ping(server: int) -> Call:
-    return Call([("PING",)], server=(server,))
+    return PlainCall([("PING",)], server=(server,))
 
 
 class _Link:

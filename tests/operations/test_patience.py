@@ -32,7 +32,7 @@ from bloomredis import (
     ShardedBloomFilter,
 )
 from bloomredis.operations.claims import patience
-from bloomredis.protocol.steps import Call, Op, Sleep
+from bloomredis.protocol.steps import Op, PlainCall, Sleep
 from tests.support.clock import Clock, patched
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
@@ -327,7 +327,7 @@ def test_a_commit_without_a_name_is_made_once(any_server: Server, commit: Commit
 
 def test_a_call_without_a_connection_is_made_again_as_it_was() -> None:
     """The same call is repeated, so many tasks can share one connection that is free for a moment."""
-    call = Call([("PING",)])
+    call = PlainCall([("PING",)])
 
     def operation() -> Op[Any]:
         return (yield call)

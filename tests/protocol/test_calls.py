@@ -12,7 +12,7 @@ from bloomredis.bits import limits
 from bloomredis.errors import ConnectionFailedError
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.protocol import calls, gather, replies, scripts, steps
-from bloomredis.protocol.steps import Call, Many, Op
+from bloomredis.protocol.steps import Call, Many, Op, PlainCall
 from bloomredis.stored.header import Header
 from bloomredis.stored.state.base import PROBES_A_CALL
 from tests.support.values import for_each
@@ -51,7 +51,7 @@ def test_an_unknown_script_is_taught_by_the_call_itself() -> None:
     """After NOSCRIPT the same call is sent as EVAL: one more round trip and no other."""
     answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [redis.exceptions.NoScriptError("x"), b"1"])
     assert answer == b"1"
-    assert repr(sent[1:]) == repr([Call([("EVAL", ADD.text, b"1", b"k", b"a")])])
+    assert repr(sent[1:]) == repr([PlainCall([("EVAL", ADD.text, b"1", b"k", b"a")])])
 
 
 def test_the_clients_own_errors_pass_through() -> None:
@@ -140,8 +140,8 @@ def asking(*asked: Call) -> Op[Any]:
     return told
 
 
-A, B, C = (Call([("GET", name)]) for name in "abc")
-BOTH = Call([("GET", "a"), ("GET", "c")], is_single=False)
+A, B, C = (PlainCall([("GET", name)]) for name in "abc")
+BOTH = PlainCall([("GET", "a"), ("GET", "c")], is_single=False)
 
 
 def test_what_is_asked_for_together_travels_together() -> None:
@@ -185,7 +185,7 @@ def test_no_more_than_wanted_are_under_way() -> None:
 
 def test_replies_are_cut_as_the_calls_are() -> None:
     """Each call gets as many replies as it has commands, in a list unless it is a single command."""
-    each = [A, BOTH, C, Call([("GET", "d")], is_single=False)]
+    each = [A, BOTH, C, PlainCall([("GET", "d")], is_single=False)]
     assert steps.joined(each) == [("GET", name) for name in "aaccd"]
     assert steps.parted(each, range(5)) == [0, [1, 2], 3, [4]]
 

@@ -29,7 +29,7 @@ from tests.support.values import for_each
 
 ADD = scripts.load_script("add")
 COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
-CALL = steps.Call([COMMAND])
+CALL = steps.PlainCall([COMMAND])
 ASKING = ("ASKING",)
 OWNER: Any = "owner"
 
@@ -110,7 +110,7 @@ def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_doubt_outlives_a_refusal_to_execute(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an unanswered attempt, TRYAGAIN to later ones does not prove that nothing was executed."""
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
-    gone, call = redis.ConnectionError("gone"), steps.Call([COMMAND])
+    gone, call = redis.ConnectionError("gone"), steps.PlainCall([COMMAND])
     met, _ = play(call, says=itertools.chain([gone], itertools.repeat(errors(TryAgainError))))
     assert call.lost == "gone"
     assert judge(call, met) is Verdict.PENDING
@@ -131,10 +131,10 @@ def test_what_was_not_answered_is_sent_again() -> None:
 def test_what_must_not_be_sent_again_is_not() -> None:
     """A call without receipt is retried only if no node can have executed it."""
     gone = redis.ConnectionError("gone")
-    met, acts = play(steps.Call([COMMAND], again=False), says=[gone])
+    met, acts = play(steps.PlainCall([COMMAND], again=False), says=[gone])
     assert (met, len(sent(acts))) == (gone, 1)
     for refusal in (TryAgainError, MovedError, ReadOnlyError):
-        assert play(steps.Call([COMMAND], again=False), says=[errors(refusal), [1]])[0] == 1
+        assert play(steps.PlainCall([COMMAND], again=False), says=[errors(refusal), [1]])[0] == 1
 
 
 @for_each("down", [ClusterDownError("CLUSTERDOWN Hash slot not served"), SlotNotCoveredError("x")])
@@ -165,7 +165,7 @@ def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
 def test_the_same_of_calls_that_share_a_connection() -> None:
     """Such calls are retried one by one; a call that must not be retried has an unknown outcome."""
     closed = AttributeError("'NoneType' object has no attribute 'writelines'")
-    batch = [CALL, steps.Call([COMMAND], again=False)]
+    batch = [CALL, steps.PlainCall([COMMAND], again=False)]
 
     class Node:
         name = "owner"
@@ -206,7 +206,7 @@ def test_a_touch_that_went_astray_is_not_repeated() -> None:
 
 
 PLAIN = ("EVALSHA", ADD.sha, 1, b"k", b"identity")
-READ = steps.Call([PLAIN], text=ADD.text)
+READ = steps.PlainCall([PLAIN], text=ADD.text)
 READ_ONLY = ("EVALSHA_RO", *PLAIN[1:])
 
 
@@ -260,7 +260,7 @@ def test_a_server_without_read_only_scripts_is_asked_once() -> None:
 def test_commands_for_several_keys_are_answered_at_their_places() -> None:
     """Without WAIT each command goes to its own key's node, and errors stay values."""
     refused = redis.ResponseError("WRONGTYPE x")
-    step = steps.Call([("STRLEN", b"a"), ("PTTL", b"b")], is_single=False)
+    step = steps.PlainCall([("STRLEN", b"a"), ("PTTL", b"b")], is_single=False)
     answer, acts = play(step, says=[[5], refused])
     assert answer == [5, refused]
     assert [act.key for act in acts if isinstance(act, NodeToWrite)] == [b"a", b"b"]

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from bloomredis.protocol.gather import at, gather, run_with_watch
-from bloomredis.protocol.steps import Call, Many, Op
+from bloomredis.protocol.steps import Many, Op, PlainCall
 
 
 def told(*commands: str) -> Op[list[Any]]:
     """Send commands one after the other; return their replies."""
     replies: list[Any] = []
     for command in commands:
-        replies += [(yield Call([(command,)]))]
+        replies += [(yield PlainCall([(command,)]))]
     return replies
 
 
 def failing(command: str) -> Op[str]:
     """Send a command; return the name of its error."""
     try:
-        yield Call([(command,)])
+        yield PlainCall([(command,)])
     except ValueError as error:
         return f"caught {error}"
     return "nothing"
@@ -31,7 +31,7 @@ def failing(command: str) -> Op[str]:
 
 def raising(command: str) -> Op[None]:
     """Send a command, then raise an error."""
-    yield Call([(command,)])
+    yield PlainCall([(command,)])
     raise LookupError(command)
 
 
@@ -83,7 +83,7 @@ def test_steps_of_a_batch_keep_their_server() -> None:
     assert answer == [["look"], [["a"], ["b"]], ["c"]]
     (step,) = seen
     asked = (0, "look"), (1, "a"), (1, "b"), (1, "c")
-    assert repr(step) == repr(Many([Call([(name,)], server=(server,)) for server, name in asked]))
+    assert repr(step) == repr(Many([PlainCall([(name,)], server=(server,)) for server, name in asked]))
 
 
 def test_an_operation_beside_another_one() -> None:
@@ -110,7 +110,7 @@ def test_an_error_beside_an_operation_that_has_its_answer() -> None:
     """The answer is returned."""
 
     def late() -> Op[None]:
-        yield Call([("one",)])
+        yield PlainCall([("one",)])
         yield from raising("two")
 
     assert driven(run_with_watch(told("a"), late()))[0] == ["a"]

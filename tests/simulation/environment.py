@@ -26,7 +26,8 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
 from bloomredis.operations.whole import loading
 from bloomredis.protocol import clock, forks
-from bloomredis.protocol.steps import Call
+from bloomredis.protocol.calls import ScriptCall
+from bloomredis.protocol.steps import Call, PlainCall
 from bloomredis.stored.state.item_calls import FilterCall
 
 WALL_CLOCK: Final = 1.8e9
@@ -172,7 +173,7 @@ class Environment:
                 if id(value) in instead:
                     patches.append(mock.patch.object(module, name, instead[id(value)]))
         patches += _remembered()
-        for kind in (Call, FilterCall):
+        for kind in (PlainCall, ScriptCall, FilterCall):
             patches.append(mock.patch.object(kind, "__init__", self._noted(kind.__init__)))
         patches.append(mock.patch.object(logging.getLogger("bloomredis"), "disabled", True))
         for patch in patches:

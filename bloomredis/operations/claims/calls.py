@@ -235,7 +235,7 @@ class Claims:
         if not state.value.startswith(handle.generation):
             # The filter was replaced after the claim.  Or the claim is on the new filter and came as a token,
             # and this object still knows the old filter.
-            (is_done,) = yield from stored.test(stored.template(handle), (item,), packed)
+            (is_done,) = yield from stored.test(handle, (item,), packed)
             state.session = None  # the result of a pending commit is gone with its filter
             raise self._lost(state, is_done=is_done)
         keys, arguments = [self._key(item)], [packed, state.owner]

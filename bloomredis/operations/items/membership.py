@@ -49,14 +49,14 @@ from bloomredis.protocol.replies import (
 )
 from bloomredis.protocol.steps import Op, Outcome, Reply
 from bloomredis.stored.state.base import UNBOUNDED, Arguments, Stored
-from bloomredis.stored.state.handle import Handle, Layer, LayoutChanged
-from bloomredis.stored.state.item_calls import Add, Contains, ContainsByReading, Template
+from bloomredis.stored.state.handle import IN_BLOCKS, Handle, Layer, LayoutChanged
+from bloomredis.stored.state.item_calls import Add, Contains, ContainsByReading
 
 T = TypeVar("T")
 Name = tuple[str] | tuple[()]
 Receipt = tuple[bytes] | tuple[()]
 
-ADD, CONTAINS = scripts.load_script("add"), scripts.load_script("contains")
+ADD: Final = scripts.load_script("add")
 _ADD_COUNT: Final = scripts.load_script("add_count", forms.integer)
 _OR_SEGMENT: Final = scripts.load_script("or_segment", forms.data_or_done)
 
@@ -79,12 +79,12 @@ class Membership:
         replicas: bool = True,
     ) -> None:
         self._change = change
+        self._change_key = change.verb, change.form
         self._replicas = replicas
         self._stored = stored
         self._sessions = sessions
         self._pending = pending
         self._retry_safe = retry_safe
-        self._template: Template | None = None
         self.reads = False
         """True if a test of one item may read the item's blocks without a script.
 
@@ -94,34 +94,21 @@ class Membership:
         """The watch over the capacity, if there is one."""
         self.loaded = 0  # new items in loads
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_template": None}
-
-    def template(self, handle: Handle) -> Template:
-        """Return the template that all calls for a handle share."""
-        if self._template is not None and self._template.handle is handle:
-            return self._template
-        template = self._stored.template(handle, self._change, replicas=self._replicas)
-        self._template = template
-        return template
-
     def test_one(self, item: bytes) -> Op[bool]:
         """Test an item."""
         rounds = None
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
-            template = self._template
-            if template is None or template.handle is not handle:
-                template = self.template(handle)
-            if self.reads and template.masks is not None:
-                reading = ContainsByReading(template, template.masks(item))
+            if self.reads and handle.script_variant == IN_BLOCKS:
+                reading = ContainsByReading(handle, item)
                 try:
                     there = reading.answer_in((yield reading))
                 except Exception as error:
                     raise_explained(error)
                 if there is not None:
                     return there  # else the script is called, and detects the reason
-            call = template.test_of_one(item)
+            packed = handle.layout.pack_one(item)
+            call = self._stored.new_test(handle, (item,), packed, replicas=self._replicas)
             outcome: Reply
             try:
                 outcome = yield call
@@ -147,7 +134,8 @@ class Membership:
     def new_test(self, handle: Handle, batch: Encoded | Prepared) -> Contains:
         """Return the call that tests items, for a handle of `handle_of`."""
         items, prepared = items_and_prepared(batch)
-        return self.template(handle).test_of(items, pack(handle, items, prepared))
+        packed = pack(handle, items, prepared)
+        return self._stored.new_test(handle, items, packed, replicas=self._replicas)
 
     def new_add(self, handle: Handle, batch: Encoded | Prepared) -> Add:
         """Return the call that adds items, for a handle of `handle_of`; the caller must send it at once."""
@@ -167,14 +155,12 @@ class Membership:
         rounds = None
         while len(answers) < len(items):
             handle = yield from self._stored.acquire()
-            template = self.template(handle)
             pack_range, last = range_packer(handle, items, len(answers), prepared)
             try:
                 for start in range(len(answers), last, handle.items):
                     stop = min(start + handle.items, last)
-                    answers += yield from self._stored.test(
-                        template, items[start:stop], pack_range(start, stop)
-                    )
+                    own, packed = items[start:stop], pack_range(start, stop)
+                    answers += yield from self._stored.test(handle, own, packed, replicas=self._replicas)
             except LayoutChanged:
                 rounds = yield from next_round(rounds, self._stored.name, len(handle.extra) + len(answers))
         return answers
@@ -196,7 +182,7 @@ class Membership:
 
     def answers_of(self, call: Add, flags: Flags) -> Answers:
         """Return the answers of a successful call."""
-        items, generation, pending = call.items, call.template.handle.generation, self._pending
+        items, generation, pending = call.items, call.handle.generation, self._pending
         return Answers(
             lambda i, answer: pending.store_answer(items[i], generation, answer=answer), flags_of(flags)
         )
@@ -222,7 +208,7 @@ class Membership:
         answers, rounds = Answers(store), None
         try:
             if made is not None:
-                generations.append((0, made[0].template.handle.generation))
+                generations.append((0, made[0].handle.generation))
                 with suppress(LayoutChanged):
                     answers += flags_of((yield from self._finish(*made)))
             while len(answers) < len(items):
@@ -302,16 +288,20 @@ class Membership:
 
     def _new_add(self, handle: Handle, packed: bytes, items: Encoded, sent: float) -> Add:
         """Return a call that adds packed items; the caller must send it at once."""
-        template, session = self._template, None
-        if template is None or template.handle is not handle:
-            template = self.template(handle)
-        if self._stored.only_read:
-            self._stored.check_writable()
+        stored, session = self._stored, None
+        if stored.only_read:
+            stored.check_writable()
         if self._retry_safe:
             sessions = self._sessions.free
             session = sessions.pop() if sessions else self._sessions.take()
             session.next_call(crc32(packed, handle.check))
-        return Add(template, packed, session, items, sent)
+        script = handle.scripts.get(self._change_key) or stored.variant(self._change, handle)
+        call = Add(script, handle, session, packed, items=items, sent=sent)
+        if not stored.is_one_bitmap:
+            call.ends_early = True
+        if stored.wait is not None:
+            call.wait, call.is_single = stored.wait, False
+        return call
 
     def count(self, reply: Flags) -> None:
         """Subtract the new items of a reply from the capacity left; react if none is left."""
@@ -325,14 +315,14 @@ class Membership:
 
     def _finish(self, call: Add, outcome: Outcome, *, elsewhere: bool = False) -> Op[Flags]:
         """Return the reply to a call that adds items; handle errors, refusals and late replies."""
-        handle, session = call.template.handle, call.session
+        session = call.session
         if session is None:
             with OutcomeMatters(self._stored.name):
-                reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
+                reply = call.checked((yield from self._stored.answered(call, outcome)))
             self.count(reply)
             return reply
         try:
-            reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
+            reply = call.checked((yield from self._stored.answered(call, outcome)))
         except BaseException as error:
             if is_used_by_clone(error) and not elsewhere:
                 return (yield from self._add_elsewhere(call))
@@ -352,7 +342,7 @@ class Membership:
     def _add_elsewhere(self, call: Add) -> Op[Flags]:
         """Add the items of a call in another session; a clone of this machine or process used the first."""
         self._sessions.after_fork()
-        handle, now = call.template.handle, clock.now()
+        handle, now = call.handle, clock.now()
         reply = yield from self._add(handle, call.packed, call.items, now, elsewhere=True)
         flags = flags_of(reply)
         if not all(flags):  # an earlier attempt may have added them; the clone has overwritten its receipt
@@ -364,7 +354,7 @@ class Membership:
         self, error: BaseException | None, call: Add, *, late: Sequence[bool] = ()
     ) -> NoReturn:
         """Record a call's items as pending, since its reply is missing or late; raise the public error."""
-        session, generation = cast("Session", call.session), call.template.handle.generation
+        session, generation = cast("Session", call.session), call.handle.generation
         pending = self._pending.add(call.items, session.name, session.call, generation, call.sent, late=late)
         tokens = [each.token(item) for item, each in zip(call.items, pending, strict=True)]
         raise_unknown(self._stored.name, error, tokens)
@@ -392,7 +382,7 @@ class Membership:
         """Add one packed item of a pending call; return the answer of that call."""
         count_receipt()
         if pending.answer is not None:
-            there = yield from self._stored.test(self._stored.template(handle), (item,), packed)
+            there = yield from self._stored.test(handle, (item,), packed)
             if not there[0] and not self._pending.every_call_counts:  # the item was forgotten
                 return (yield from self._add(handle, packed, (item,), clock.now()))
             return int(pending.answer)

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from typing import Final, Protocol
 from zlib import crc32
 
+from bloomredis.operations.items.membership import ADD
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.options import Options
 from bloomredis.protocol.forks import register_after_fork
 from bloomredis.protocol.receipts import Session, Sessions, give_back
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Op, Part, Reply
 from bloomredis.stored.foreign.bitmap import ForeignLayout
-from bloomredis.stored.state.base import Stored
-from bloomredis.stored.state.item_calls import Add, Contains, ItemCall
+from bloomredis.stored.state.base import CONTAINS, Stored
+from bloomredis.stored.state.item_calls import FilterCall
 
 
 class AnyPipeline(Protocol):
@@ -56,7 +57,7 @@ class _Filling:
         self._used += 1
         return self._sessions[self._used - 1]
 
-    def put(self, pipe: AnyPipeline, call: ItemCall) -> None:
+    def put(self, pipe: AnyPipeline, call: FilterCall[Reply]) -> None:
         """Queue a script call."""
         script = call.script
         if script.sha in self._loaded:
@@ -131,16 +132,17 @@ class Queueing(FilterOperations):
     def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue an add; its result in `pipe.execute()` is 1 or 0."""
         handle = yield from self.stored.acquire()
-        encoded = self.codec.encode(item)
-        packed, filling = handle.layout.pack_one(encoded), self._pipelines.filling(pipe)
-        session = None
+        packed, filling = handle.layout.pack_one(self.codec.encode(item)), self._pipelines.filling(pipe)
+        keys: list[bytes] = []
+        arguments: list[Part] = [packed]
         if self.options.retry_safe:
             session = filling.session()
-            session.next_call(crc32(packed, handle.check))
-        filling.put(pipe, Add(self.membership.template(handle), packed, session, (encoded,), 0.0))
+            arguments.append(session.next_call(crc32(packed, handle.check)))
+            keys.append(session.key)
+        filling.put(pipe, self.stored.call(ADD, handle, arguments, keys))
 
     def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue a test; its result in `pipe.execute()` is 1 or 0."""
         handle = yield from self.stored.acquire()
         packed, filling = handle.layout.pack_one(self.codec.encode(item)), self._pipelines.filling(pipe)
-        filling.put(pipe, Contains(self.membership.template(handle), packed))
+        filling.put(pipe, self.stored.call(CONTAINS, handle, [packed], reads=True))

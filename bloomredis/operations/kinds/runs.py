@@ -59,7 +59,7 @@ def store_one(runs: Sequence[Run], made: Sequence[Made | None], i: int, answer: 
     for run, each in zip(runs, made, strict=True):
         if each and i in run.own:
             item = each[0].items[run.own.tolist().index(i)]
-            run.part.pending.store_answer(item, each[0].template.handle.generation, answer=answer)
+            run.part.pending.store_answer(item, each[0].handle.generation, answer=answer)
 
 
 class Picked(Sequence[T]):

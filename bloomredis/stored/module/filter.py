@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, Literal, NoReturn, TypeVar, Unpack, cast
 
 from bloomredis.bits.batch import Encoded
@@ -35,7 +35,7 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.protocol import forms, replies, scripts
-from bloomredis.protocol.calls import ScriptCall, parts, send_command
+from bloomredis.protocol.calls import parts, send_command
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.forms import read
 from bloomredis.protocol.replies import Refusal
@@ -45,9 +45,9 @@ from bloomredis.stored.encoding import OTHER
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.module.header import Link, ModuleState, read_state
 from bloomredis.stored.planning import StorageOptions
-from bloomredis.stored.state.base import UNBOUNDED, Arguments
+from bloomredis.stored.state.base import CONTAINS, UNBOUNDED, Arguments
 from bloomredis.stored.state.handle import Description, Handle, LayoutChanged, ttl_seconds
-from bloomredis.stored.state.item_calls import Contains, FilterCall, Template
+from bloomredis.stored.state.item_calls import Contains, FilterCall
 from bloomredis.stored.state.versioned import Versioned
 
 R = TypeVar("R")
@@ -160,24 +160,17 @@ def other_layout(error: FilterMismatchError) -> Iterator[Literal["module"]]:
 class ContainsByModule(Contains):
     """A test of items and of the markers by one command of the module."""
 
-    __slots__ = ("items",)
-    text = ""
-
-    def __init__(self, template: Template, items: Encoded) -> None:
-        super().__init__(template, b"")
-        self.items = items
-
     @property
-    def commands(self) -> list[Command]:  # type: ignore[override]
+    def commands(self) -> list[Command]:
         """The command."""
-        layout = cast("ModuleItems", self.template.handle.layout)
-        return [("BF.MEXISTS", self.template.handle.key, *self.items, *layout.markers)]
+        markers = cast("ModuleItems", self.handle.layout).markers
+        return [("BF.MEXISTS", self.handle.key, *self.arguments, *markers)]
 
     def wire(self) -> Wire | None:
         """Return the encoded command in one piece and the number of replies."""
-        template = cast("ModuleTemplate", self.template)
-        count, items = template.others + len(self.items), parts(self.items)
-        return [b"*%d\r\n%b%b%b" % (count, template.before_items, items, template.markers)], 1
+        key, items = self.handle.key, self.arguments
+        before, markers, others = _frame(key, cast("ModuleItems", self.handle.layout).markers)
+        return [b"*%d\r\n%b%b%b" % (others + len(items), before, parts(items), markers)], 1
 
     def answer_in(self, reply: Reply) -> bool | None:
         """Return the answer to one item in a reply; None if a marker is missing or the reply is malformed."""
@@ -187,21 +180,11 @@ class ContainsByModule(Contains):
         return there if reply.count(True) == len(reply) - (not there) else None
 
 
-class ModuleTemplate(Template):
-    """The parts that all calls about a filter of the module share; the module gets items unhashed."""
-
-    def __init__(self, handle: Handle, *scripts: Any, **options: Any) -> None:
-        super().__init__(handle, *scripts, **options)
-        command = ContainsByModule(self, []).commands[0]
-        self.before_items, self.markers, self.others = parts(command[:2]), parts(command[2:]), len(command)
-
-    def test_of_one(self, item: bytes) -> Contains:
-        """Return the call that tests an item."""
-        return ContainsByModule(self, [item])
-
-    def test_of(self, items: Encoded, packed: bytes) -> Contains:  # noqa: ARG002 - the module hashes the items
-        """Return the call that tests items."""
-        return ContainsByModule(self, items)
+@lru_cache(1024)
+def _frame(key: bytes, markers: tuple[bytes, ...]) -> tuple[bytes, bytes, int]:
+    """Return the encoded parts of a test before and after its items, and their number."""
+    before = "BF.MEXISTS", key
+    return parts(before), parts(markers), len(before) + len(markers)
 
 
 class StoredModule(Versioned[MarkedFilter]):
@@ -212,7 +195,6 @@ class StoredModule(Versioned[MarkedFilter]):
 
     is_one_bitmap = False
     called = KINDS[0]
-    template_kind = ModuleTemplate
 
     def __init__(
         self, name: str, *, new: tuple[int, float] | None, **options: Unpack[StorageOptions]
@@ -256,12 +238,16 @@ class StoredModule(Versioned[MarkedFilter]):
         """Return a call of a script; no replica executes it, since a replica may lack new markers."""
         return super().call(*arguments, **{**options, "replicas": False})
 
-    def answered(self, call: ScriptCall[R], handle: Handle, outcome: Outcome) -> Op[R]:
-        """Return the value of the reply to a call on the filter that a handle names."""
+    def answered(self, call: FilterCall[R], outcome: Outcome) -> Op[R]:
+        """Return the value of the reply to a call."""
         try:
-            return (yield from super().answered(call, handle, outcome))
+            return (yield from super().answered(call, outcome))
         except Exception as error:
             self._raise_understood(error)
+
+    def new_test(self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False) -> Contains:  # noqa: ARG002 - the module hashes the items
+        """Return the call that tests items."""
+        return ContainsByModule(self.variant(CONTAINS, handle), handle, (), items)
 
     def tested(self, call: Contains, outcome: Reply, count: int) -> Op[list[bool]]:
         """Return the `count` answers in the outcome of a test, which also tests the markers."""
@@ -272,7 +258,7 @@ class StoredModule(Versioned[MarkedFilter]):
                 self._raise_understood(error)
         answers = answers_of(read("BF.MEXISTS", forms.integers, outcome), count)
         if answers is None:
-            yield from self._recover((yield from self._refusal()), call.template.handle)
+            yield from self._recover((yield from self._refusal()), call.handle)
             raise LayoutChanged
         return answers
 

@@ -48,7 +48,7 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import ScriptCall, Wait, answered
+from bloomredis.protocol.calls import Wait, answered
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.forms import integer
 from bloomredis.protocol.keys import auxiliary_prefix
@@ -64,7 +64,7 @@ from bloomredis.stored.state.handle import (
     Layer,
     LayoutChanged,
 )
-from bloomredis.stored.state.item_calls import Contains, FilterCall, Template
+from bloomredis.stored.state.item_calls import Contains, FilterCall
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -76,7 +76,7 @@ PROBES_A_CALL: Final = 3000
 UNBOUNDED: Final = 1 << 62
 """The value of `capacity_left` without a limit: more than any number of items."""
 
-_ADD, _CONTAINS = scripts.load_script("add"), scripts.load_script("contains")
+CONTAINS: Final = scripts.load_script("contains")
 _EXPIRE: Final = scripts.load_script("expire", integer)
 _SHORT: Final[Mapping[str, scripts.Script[Any]]] = {
     verb: scripts.load_script(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")
@@ -109,9 +109,6 @@ class Stored(ABC):
     """True if the scripts always handle several layers."""
     notices_loss: ClassVar[bool] = True
     """True if scripts detect that the filter is missing; only then may a replica execute them."""
-
-    template_kind: ClassVar[type[Template]] = Template
-    """The class of the parts that all calls to add and test items share."""
 
     capacity_left: int = UNBOUNDED
     """The new items until the capacity is reached, as far as this object knows."""
@@ -217,19 +214,13 @@ class Stored(ABC):
             return scripts.load_script(script.verb, script.form, layered=True)
         return _SHORT.get(script.verb, script) if variant == IN_BLOCKS else script
 
-    def template(
-        self, handle: Handle, change: scripts.Script[Reply] = _ADD, *, replicas: bool = False
-    ) -> Template:
-        """Return the parts that all calls about a handle share.
-
-        :param change: the script of adds, or another script with the same keys and arguments.
-        :param replicas: a replica may execute tests.
-        """
-        change, contains = (self.script(each, handle.script_variant) for each in (change, _CONTAINS))
-        by_replica = replicas and self.notices_loss
-        return self.template_kind(
-            handle, change, contains, self.wait, by_replica=by_replica, ends_early=not self.is_one_bitmap
-        )
+    def variant(self, script: scripts.Script[R], handle: Handle) -> scripts.Script[R]:
+        """Return a script in the variant of a handle."""
+        known = script.verb, script.form
+        found: scripts.Script[R] | None = handle.scripts.get(known)
+        if found is None:
+            found = handle.scripts[known] = self.script(script, handle.script_variant)
+        return found
 
     def call(
         self,
@@ -253,10 +244,11 @@ class Stored(ABC):
         """
         if not reads:
             self.check_writable()
-        variant = WHOLE if earlier and handle.script_variant == IN_BLOCKS else handle.script_variant
+        in_full = earlier and handle.script_variant == IN_BLOCKS
+        own = self.script(script, WHOLE) if in_full else self.variant(script, handle)
         anywhere = reads and replicas and self.notices_loss
         wait = None if reads else self.wait
-        return kind(self.script(script, variant), handle, keys, arguments, wait, reads=anywhere, again=again)
+        return kind(own, handle, keys, arguments, wait, reads=anywhere, again=again)
 
     def run(
         self,
@@ -272,10 +264,10 @@ class Stored(ABC):
             return call.said((yield call))
         except Exception as error:
             failed = error
-        return (yield from self.answered(call, handle, failed))
+        return (yield from self.answered(call, failed))
 
-    def answered(self, call: ScriptCall[R], handle: Handle, outcome: Outcome) -> Op[R]:
-        """Return the value of the reply to a call on the filter that `handle` names; handle a refusal.
+    def answered(self, call: FilterCall[R], outcome: Outcome) -> Op[R]:
+        """Return the value of the reply to a call; handle a refusal.
 
         :param outcome: the reply or error of the first attempt.
         :raises LayoutChanged: the stored filter changed; this object knows the new one.
@@ -284,23 +276,33 @@ class Stored(ABC):
             return (yield from answered(call, outcome))
         except Refusal as refusal:
             met = refusal
-        yield from self._recover(met, handle)
+        yield from self._recover(met, call.handle)
         raise LayoutChanged
 
-    def test(self, template: Template, items: Encoded, packed: bytes) -> Op[list[bool]]:
+    def new_test(self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False) -> Contains:  # noqa: ARG002 - `StoredModule` needs them
+        """Return the call that tests packed items.
+
+        :param replicas: a replica may execute it.
+        """
+        reads = replicas and self.notices_loss
+        return Contains(self.variant(CONTAINS, handle), handle, (), (packed,), reads=reads)
+
+    def tested(self, call: Contains, outcome: Reply, count: int) -> Op[list[bool]]:
+        """Return the `count` answers in the outcome of a test; raise the same errors as `answered`."""
+        reply = yield from self.answered(call, outcome)
+        return flags_of(checked(reply, count, count))
+
+    def test(
+        self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False
+    ) -> Op[list[bool]]:
         """Test packed items by one call; raise the same errors as `answered`."""
-        call = template.test_of(items, packed)
+        call = self.new_test(handle, items, packed, replicas=replicas)
         outcome: Reply
         try:
             outcome = yield call
         except Exception as error:
             outcome = error
         return (yield from self.tested(call, outcome, len(items)))
-
-    def tested(self, call: Contains, outcome: Reply, count: int) -> Op[list[bool]]:
-        """Return the `count` answers in the outcome of a test."""
-        reply = yield from self.answered(call, call.template.handle, outcome)
-        return flags_of(checked(reply, count, count))
 
     def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
         """Handle a refusal by `RECOVERY`, unless this object has another handle by now."""

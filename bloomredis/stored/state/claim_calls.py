@@ -25,8 +25,6 @@ _COMMITS: Final = re.compile(r"[012-]+")
 class _ClaimsCall(FilterCall[Reply], Mergeable):
     """A call about claims: its keys begin with the claims' keys, its arguments with the packed items."""
 
-    __slots__ = ()
-
     @property
     def group(self) -> Hashable:
         """The value that all calls of a group share; None for a call that waits for replicas."""
@@ -49,10 +47,16 @@ class _ClaimsCall(FilterCall[Reply], Mergeable):
         """The limit of claims in one script."""
         return min(MOST_CLAIMS, self.handle.items)
 
-    def _made(self, keys: list[bytes], arguments: list[Part]) -> Self:
-        made = type(self)(self.script, self.handle, keys, arguments, again=self.again)
+    def _made(self, keys: Sequence[bytes], arguments: Sequence[Part]) -> Self:
+        made = type(self)(self.script, self.handle, keys, arguments, self.wait, again=self.again)
         made.server = self.server
         return made
+
+    def to(self, server: int) -> Self:
+        """Return the same call for one of several servers, which can be merged with others."""
+        call = self._made(self.keys, self.arguments)
+        call.server, call.stands_for = (server, *self.server), (self,)
+        return call
 
 
 class ClaimCall(_ClaimsCall):
@@ -60,8 +64,6 @@ class ClaimCall(_ClaimsCall):
 
     The owners to replace follow, if there are any.
     """
-
-    __slots__ = ()
 
     @property
     def _of_all(self) -> Sequence[Hashable]:
@@ -88,8 +90,6 @@ class CommitCall(_ClaimsCall):
     If the commits have sessions, the keys of their receipts follow the keys of the claims, and the names of
     their calls follow the owners.
     """
-
-    __slots__ = ()
 
     @property
     def names(self) -> Sequence[bytes]:

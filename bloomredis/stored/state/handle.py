@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError
@@ -95,7 +95,8 @@ class Handle:
     check: int = 0  # a checksum of the generation, for the names of calls
     script_variant: int = WHOLE
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # the number reported so far
-    _frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
+    scripts: dict[object, Script[Any]] = field(default_factory=dict, repr=False)  # in its variant
+    frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
 
     @property
     def bitmap(self) -> Layout:
@@ -109,13 +110,11 @@ class Handle:
         """
         return tail_of((self.key, *keys, *self.extra), (self.identity, *arguments))
 
-    def frame(self, script: Script[R], keys: int, arguments: int) -> bytes:
-        """Return the format string for calls of a script with these numbers of keys and arguments."""
-        frame = self._frames.get((script.sha, keys, arguments))
-        if frame is None:
-            command = ("EVALSHA", script.sha, *self.tail([b""] * keys, [b""] * arguments))
-            varying = (*range(4, 4 + keys), *range(len(command) - arguments, len(command)))
-            frame = self._frames[script.sha, keys, arguments] = framed(command, varying)
+    def make_frame(self, script: Script[R], keys: int, arguments: int) -> bytes:
+        """Make the format string for calls of a script with these numbers of keys and arguments."""
+        command = ("EVALSHA", script.sha, *self.tail([b""] * keys, [b""] * arguments))
+        varying = (*range(4, 4 + keys), *range(len(command) - arguments, len(command)))
+        frame = self.frames[script.sha, keys, arguments] = framed(command, varying)
         return frame
 
     def __reduce__(self) -> tuple[object, ...]:
