@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from bloomredis.operations.claims.calls import Claims
+
 
 def commit_once(claim: Any) -> None:
     """Commit a claim with a single attempt, as a call that is interrupted before its retry."""
-    claim._run(claim._operations.commit_now(claim._state))
+    claim._run(claim._operations.on_claim(Claims.commit, claim._state))

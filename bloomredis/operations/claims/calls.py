@@ -8,6 +8,7 @@ item's bits and deletes the claim, or does neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Final, TypeVar
 
@@ -23,6 +24,7 @@ from bloomredis.operations.claims.state import (
     answered,
     is_late,
 )
+from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.calls import call
@@ -48,24 +50,21 @@ _AGAIN: Final = "a second call on the same object answers as this one would have
 
 
 class Claims:
-    """The claims of one filter object.
-
-    :param count: counts an item that a commit has added.
-    """
+    """The claims of one filter object."""
 
     def __init__(
         self,
         stored: Stored,
         sessions: Sessions,
         pending: PendingCalls,
-        count: Callable[[int], None],
+        membership: Membership,
         *,
         retry_safe: bool,
     ) -> None:
         self._stored = stored
         self._sessions = sessions
         self._pending = pending
-        self._count = count
+        self._membership = membership
         self._outcome_matters = OutcomeMatters(stored.name, _AGAIN)
         self._retry_safe = retry_safe
         self._prefix = auxiliary_prefix(stored.key) + b"claim:"
@@ -221,13 +220,11 @@ class Claims:
         if state.session is None:  # a pending commit may be retried whatever the state is by now
             self._check(state)
         state.end()
-        rounds = None
-        while True:
-            handle = self._stored.handle or (yield from self._stored.open())
-            try:
-                return (yield from self._commit(handle, state))
-            except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra))
+        committing, fullness = (
+            self._stored.attempt(partial(self._commit, state=state)),
+            self._membership.fullness,
+        )
+        yield from committing if fullness is None else fullness.with_count(committing)
 
     def _commit(self, handle: Handle, state: ClaimState) -> Op[None]:
         stored, item = self._stored, state.encoded
@@ -265,7 +262,7 @@ class Claims:
             give_back(used)
         if reply != _COMMITTED:
             raise self._lost(state, is_done=reply == _DONE)
-        self._count(1)
+        self._membership.count(1)
 
     def release(self, state: ClaimState) -> Op[None]:
         """Release the item; nothing happens if it is not held any more."""

@@ -57,6 +57,11 @@ class Fullness:
         elif self.refuses:
             self.next_check = 0.0
 
+    def run_if_due(self, operation: Op[T]) -> Op[T]:
+        """Run an operation that adds, if due by `run_counted`."""
+        is_known = self.counted is not None and self.counted is self._stored.handle
+        return operation if is_known and clock.now() <= self.next_check else self.run_counted(operation)
+
     def run_counted(self, operation: Op[T]) -> Op[T]:
         """Run an operation that adds, if the filter has room; if due, read the count in its round trip."""
         yield from self.check_capacity()

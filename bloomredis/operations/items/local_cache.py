@@ -13,9 +13,8 @@ read with pauses, when the copy has missed enough items.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from functools import partial
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, HashedBatch, hashed
@@ -31,6 +30,9 @@ from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Handle, LayoutChanged
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _AT_ONCE: Final = 0.03
 """Seconds for which the pieces of a new copy are read without a pause."""
@@ -56,6 +58,17 @@ class _Copy:
         self.misses = 0
 
 
+def _with_handle(
+    method: Callable[Concatenate[CachedMembership, Handle, P], Op[T]],
+) -> Callable[Concatenate[CachedMembership, P], Op[T]]:
+    """Let a method get the handle of the open filter; repeat it with the new handle if the filter changes."""
+
+    def attempted(cached: CachedMembership, /, *args: P.args, **kwargs: P.kwargs) -> Op[T]:
+        return cached.stored.attempt(lambda handle: method(cached, handle, *args, **kwargs))
+
+    return attempted
+
+
 class CachedMembership:
     """The membership calls of a filter with a local cache: the copy answers first, then the server.
 
@@ -63,7 +76,7 @@ class CachedMembership:
     """
 
     def __init__(self, stored: Stored, pending: PendingCalls, membership: Membership, check: float) -> None:
-        self._stored = stored
+        self.stored = stored
         self._pending = pending
         self._membership = membership
         self._check = check
@@ -78,7 +91,7 @@ class CachedMembership:
         return (
             copy is not None
             and encoded not in self._pending.items  # a pending item gets the answer of its call
-            and copy.handle is self._stored.handle
+            and copy.handle is self.stored.handle
             and clock.now() < copy.until
             and copy.bits.has(encoded)
         )
@@ -97,16 +110,14 @@ class CachedMembership:
         :param new: the call itself has added the item.
         """
         copy = self._copy
-        if copy is not None and copy.handle is handle is self._stored.handle:
+        if copy is not None and copy.handle is handle is self.stored.handle:
             if there:
                 copy.bits.add(item)
             self._learn(copy, sent, None, int(there and not new))
 
-    def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
+    @_with_handle
+    def add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         """Add an item; True if it was new."""
-        return self._stored.attempt(partial(self._add_one, item=item, token=token))
-
-    def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
         sent, by_receipt = clock.now(), token is not None or self._are_pending([item])
@@ -115,11 +126,9 @@ class CachedMembership:
             self._learn_one(handle, item, sent, there=True, new=new)
         return new
 
-    def test_one(self, item: bytes) -> Op[bool]:
+    @_with_handle
+    def test_one(self, handle: Handle, item: bytes) -> Op[bool]:
         """Test an item."""
-        return self._stored.attempt(partial(self._test_one, item=item))
-
-    def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
         sent = clock.now()
@@ -127,11 +136,9 @@ class CachedMembership:
         self._learn_one(handle, item, sent, there=there)
         return there
 
-    def add(self, encoded: Encoded, source: Sequence[object]) -> Op[Answers]:
+    @_with_handle
+    def add(self, handle: Handle, encoded: Encoded, source: Sequence[object]) -> Op[Answers]:
         """Add items; return for each whether it was new."""
-        return self._stored.attempt(partial(self._add, encoded=encoded, source=source))
-
-    def _add(self, handle: Handle, encoded: Encoded, source: Sequence[object]) -> Op[Answers]:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         if not len(ask):
@@ -143,7 +150,7 @@ class CachedMembership:
             replies = yield from self._membership.add(asked, [source[i] for i in ask])
         except BatchInterruptedError as error:
             raise _merged_error(error, ask.tolist(), source) from error.__cause__
-        if self._stored.handle is not handle and len(ask) < len(encoded):
+        if self.stored.handle is not handle and len(ask) < len(encoded):
             # The filter may have been lost meanwhile, and the copy with it.
             replies.store(range(len(replies)))
             raise LayoutChanged
@@ -153,11 +160,9 @@ class CachedMembership:
         merged[ask] = replies
         return _answers(replies, ask.tolist(), merged.tolist())
 
-    def test(self, encoded: Encoded) -> Op[list[bool]]:
+    @_with_handle
+    def test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
         """Test items."""
-        return self._stored.attempt(partial(self._test, encoded=encoded))
-
-    def _test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         answers = np.ones(len(encoded), dtype=np.bool_)
@@ -166,7 +171,7 @@ class CachedMembership:
             sent = clock.now()
             asked = batch.take(ask)
             present = yield from self._membership.test(asked)
-            if self._stored.handle is not handle and len(ask) < len(encoded):
+            if self.stored.handle is not handle and len(ask) < len(encoded):
                 raise LayoutChanged
             answers[ask] = present
             self._learn(copy, sent, asked.take(np.flatnonzero(present)), present.count(True))
@@ -215,13 +220,13 @@ class CachedMembership:
     def _read(self, copy: _Copy, first: int) -> Op[bool]:
         """Read a piece into the copy; return False after an error."""
         try:
-            piece = yield from self._stored.run(
+            piece = yield from self.stored.run(
                 READ, copy.handle, (first, PIECE_BYTES), reads=True, replicas=False
             )
         except LayoutChanged:
             raise
         except Exception as error:
-            _log.debug("the local cache of %r was not refreshed: %s", self._stored.name, error)
+            _log.debug("the local cache of %r was not refreshed: %s", self.stored.name, error)
             return False
         copy.bits.unite(first, piece)
         return True

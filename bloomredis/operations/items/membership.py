@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NoReturn, TypeGuard, TypeVar, cast
+from typing import Final, NoReturn, TypeVar, cast
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, items_and_prepared
@@ -131,16 +131,26 @@ class Membership:
             return None
         return handle
 
-    def new_test(self, handle: Handle, batch: Encoded | Prepared) -> Contains:
-        """Return the call that tests items, for a handle of `handle_of`."""
-        items, prepared = items_and_prepared(batch)
-        packed = pack(handle, items, prepared)
+    def new_test(self, handle: Handle, items: Encoded, packed: bytes) -> Contains:
+        """Return the call that tests packed items."""
         return self._stored.new_test(handle, items, packed, replicas=self._replicas)
 
-    def new_add(self, handle: Handle, batch: Encoded | Prepared) -> Add:
-        """Return the call that adds items, for a handle of `handle_of`; the caller must send it at once."""
-        items, prepared = items_and_prepared(batch)
-        return self._new_add(handle, pack(handle, items, prepared), items, clock.now())
+    def new_add(self, handle: Handle, items: Encoded, packed: bytes) -> Add:
+        """Return the call that adds packed items; the caller must send it at once."""
+        stored, session = self._stored, None
+        if stored.only_read:
+            stored.check_writable()
+        if self._retry_safe:
+            sessions = self._sessions.free
+            session = sessions.pop() if sessions else self._sessions.take()
+            session.next_call(crc32(packed, handle.check))
+        script = handle.scripts.get(self._change_key) or stored.variant(self._change, handle)
+        call = Add(script, handle, session, packed, items=items, sent=clock.now())
+        if not stored.is_one_bitmap:
+            call.ends_early = True
+        if stored.wait is not None:
+            call.wait, call.is_single = stored.wait, False
+        return call
 
     def test(self, batch: Encoded | Prepared, made: tuple[Contains, Reply] | None = None) -> Op[list[bool]]:
         """Test items, in one or more scripts.
@@ -176,16 +186,9 @@ class Membership:
             try:
                 if token is not None or (pending.items and pending.find(item, handle.generation)):
                     return (yield from self._add_pending(handle, packed, item, token)) == 1
-                return (yield from self._add(handle, packed, (item,), now)) == 1
+                return (yield from self._add(handle, (item,), packed)) == 1
             except LayoutChanged:
                 rounds = yield from next_round(rounds, self._stored.name, len(handle.extra))
-
-    def answers_of(self, call: Add, flags: Flags) -> Answers:
-        """Return the answers of a successful call."""
-        items, generation, pending = call.items, call.handle.generation, self._pending
-        return Answers(
-            lambda i, answer: pending.store_answer(items[i], generation, answer=answer), flags_of(flags)
-        )
 
     def add(
         self,
@@ -217,7 +220,7 @@ class Membership:
                 try:
                     if len(items) <= handle.items and not (answers or self._pending.items):
                         packed = pack(handle, items, prepared)
-                        answers += flags_of((yield from self._add(handle, packed, items, clock.now())))
+                        answers += flags_of((yield from self._add(handle, items, packed)))
                     else:
                         yield from self._add_rest(handle, items, answers, prepared)
                 except LayoutChanged:
@@ -256,52 +259,29 @@ class Membership:
                 continue
             while len(answers) < stop:  # a script ends early if the filter must grow
                 at = len(answers)
-                answers += flags_of(
-                    (yield from self._add(handle, pack_range(at, stop), items[at:stop], clock.now()))
-                )
+                answers += flags_of((yield from self._add(handle, items[at:stop], pack_range(at, stop))))
 
-    def _add(
-        self, handle: Handle, packed: bytes, items: Encoded, sent: float, *, elsewhere: bool = False
-    ) -> Op[Flags]:
-        """Add packed items in one script, which is sent now; without a reliable reply they become pending.
+    def _add(self, handle: Handle, items: Encoded, packed: bytes, *, elsewhere: bool = False) -> Op[Flags]:
+        """Add packed items in one script; without a reliable reply they become pending.
 
         :param elsewhere: the call was moved to a new session because of a clone; it is not moved again.
         """
-        call = self._new_add(handle, packed, items, sent)
+        call = self.new_add(handle, items, packed)
         outcome: Outcome
         try:
             outcome = yield call
         except BaseException as error:  # includes interruptions
             outcome = error
-        if self.is_done(outcome, call):
+        if call.is_plain(outcome):
+            self.end_call(call, outcome)
             return outcome
         return (yield from self._finish(call, outcome, elsewhere=elsewhere))
 
-    def is_done(self, outcome: Outcome, call: Add) -> TypeGuard[Flags]:
-        """Return whether an outcome is a plain reply; if it is, free the session and count the new items."""
-        session = call.session
-        if session is None or not call.is_plain(outcome):
-            return False
-        session.free.append(session)
-        self.count(outcome)
-        return True
-
-    def _new_add(self, handle: Handle, packed: bytes, items: Encoded, sent: float) -> Add:
-        """Return a call that adds packed items; the caller must send it at once."""
-        stored, session = self._stored, None
-        if stored.only_read:
-            stored.check_writable()
-        if self._retry_safe:
-            sessions = self._sessions.free
-            session = sessions.pop() if sessions else self._sessions.take()
-            session.next_call(crc32(packed, handle.check))
-        script = handle.scripts.get(self._change_key) or stored.variant(self._change, handle)
-        call = Add(script, handle, session, packed, items=items, sent=sent)
-        if not stored.is_one_bitmap:
-            call.ends_early = True
-        if stored.wait is not None:
-            call.wait, call.is_single = stored.wait, False
-        return call
+    def end_call(self, call: Add, reply: Flags) -> None:
+        """Free the session of an answered call, and count its new items."""
+        if call.session is not None:
+            call.session.free.append(call.session)
+        self.count(reply)
 
     def count(self, reply: Flags) -> None:
         """Subtract the new items of a reply from the capacity left; react if none is left."""
@@ -319,7 +299,7 @@ class Membership:
         if session is None:
             with OutcomeMatters(self._stored.name):
                 reply = call.checked((yield from self._stored.answered(call, outcome)))
-            self.count(reply)
+            self.end_call(call, reply)
             return reply
         try:
             reply = call.checked((yield from self._stored.answered(call, outcome)))
@@ -335,15 +315,13 @@ class Membership:
             # If the receipt expired before a retry, this very call may have added the items that are there.
             late = ConnectionFailedError(f"the reply came {waited:.0f} s after the first sending")
             self._raise_unknown(late, call, late=flags)
-        give_back(session)
-        self.count(reply)
+        self.end_call(call, reply)
         return reply
 
     def _add_elsewhere(self, call: Add) -> Op[Flags]:
         """Add the items of a call in another session; a clone of this machine or process used the first."""
         self._sessions.after_fork()
-        handle, now = call.handle, clock.now()
-        reply = yield from self._add(handle, call.packed, call.items, now, elsewhere=True)
+        reply = yield from self._add(call.handle, call.items, call.packed, elsewhere=True)
         flags = flags_of(reply)
         if not all(flags):  # an earlier attempt may have added them; the clone has overwritten its receipt
             call.sent -= RECEIPT_SECONDS
@@ -365,7 +343,7 @@ class Membership:
         """Add one pending item; of all retries, exactly one gets the answer of the pending call."""
         with self._pending.checkout(item, handle.generation, token) as calls:
             if not calls:
-                return (yield from self._add(handle, packed, (item,), clock.now()))
+                return (yield from self._add(handle, (item,), packed))
             reply: Flags = 0
             for pending in calls:
                 reply = yield from self._ask_again(handle, packed, item, pending, by_token=token is not None)
@@ -384,7 +362,7 @@ class Membership:
         if pending.answer is not None:
             there = yield from self._stored.test(handle, (item,), packed)
             if not there[0] and not self._pending.every_call_counts:  # the item was forgotten
-                return (yield from self._add(handle, packed, (item,), clock.now()))
+                return (yield from self._add(handle, (item,), packed))
             return int(pending.answer)
         if self._pending.every_call_counts and pending.until <= clock.now():
             # Without its receipt the call might be executed twice.

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bloomredis.bits.batch import Encoded, Prepared
+from bloomredis.bits.batch import Encoded, Prepared, items_and_prepared
 from bloomredis.stored.state.handle import Handle
 
 PACKED: Final = 16_384
 """The number of items that are packed together; they are packed again if the filter gets a layer."""
+
+
+def packed_batch(handle: Handle, batch: Encoded | Prepared) -> tuple[Encoded, bytes]:
+    """Return the items of a batch, and all of them packed for the filter."""
+    items, prepared = items_and_prepared(batch)
+    return items, pack(handle, items, prepared)
 
 
 def pack(handle: Handle, items: Encoded, prepared: Prepared | None) -> bytes:

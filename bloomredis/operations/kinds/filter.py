@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final, Self, TypeVar
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims.calls import Claims
@@ -71,9 +71,9 @@ class FilterOperations(StoredVerbs):
         self.cache: CachedMembership | None = None
         if cache_check is not None:
             self.cache = CachedMembership(stored, self.pending, self.membership, cache_check)
-        self._answering: Membership | CachedMembership = self.cache or self.membership
-        self._claims = Claims(
-            stored, self.sessions, self.pending, self.membership.count, retry_safe=options.retry_safe
+        self.items: Membership | CachedMembership = self.cache or self.membership
+        self.claims = Claims(
+            stored, self.sessions, self.pending, self.membership, retry_safe=options.retry_safe
         )
         self.batched: set[str] = set()
         self.servers = 1
@@ -82,32 +82,33 @@ class FilterOperations(StoredVerbs):
         """Set whether tests of one item read its blocks, if several commands cost hardly more than one."""
         self.membership.reads = reads
 
+    def on_item(self, encoded: bytes, call: Callable[[Self], Op[T]]) -> Op[T]:  # noqa: ARG002 - it has one part
+        """Run an operation on the part of the filter that has an item."""
+        return call(self)
+
+    def part_of(self, encoded: bytes) -> Self:  # noqa: ARG002
+        """Return the part that has an item."""
+        return self
+
     # -- items
 
     def add(self, item: object, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
         encoded = self.codec.encode(item)
-        return self._answering.add_one(encoded, None if token is None else parse_token(token, encoded))
-
-    def add_one(self, encoded: bytes, token: str | None) -> Op[bool]:
-        """Add an encoded item."""
-        return self._answering.add_one(encoded, None if token is None else parse_token(token, encoded))
+        return self.items.add_one(encoded, None if token is None else parse_token(token, encoded))
 
     def contains(self, item: object) -> Op[bool]:
         """Return whether an item is in the filter."""
-        return self._answering.test_one(self.codec.encode(item))
-
-    def test_one(self, encoded: bytes) -> Op[bool]:
-        """Test an encoded item."""
-        return self._answering.test_one(encoded)
+        return self.items.test_one(self.codec.encode(item))
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
-        return self._answering.add(encoded, items)
+        operation, fullness = self.items.add(encoded, items), self.fullness
+        return operation if fullness is None else fullness.run_if_due(operation)
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
-        return self._answering.test(encoded)
+        return self.items.test(encoded)
 
     def answer_store(self) -> StoreAnswers:
         """Return a function that stores answers for retries, for the present generation and process."""
@@ -146,12 +147,6 @@ class FilterOperations(StoredVerbs):
 
     # -- claims
 
-    def claim_one(
-        self, encoded: bytes, item: object, options: ClaimOptions, make: Callable[[ClaimState], C]
-    ) -> Op[C]:
-        """Claim an encoded item."""
-        return self._claims.claim(encoded, item, options, make)
-
     def claim_encoded(
         self,
         encoded: Encoded,
@@ -160,27 +155,7 @@ class FilterOperations(StoredVerbs):
         make: Callable[[ClaimState], C],
     ) -> Op[list[C]]:
         """Claim encoded items; `items` are the caller's."""
-        return self._claims.claim_many(encoded, items, options, make)
-
-    def commit_now(self, state: ClaimState) -> Op[None]:
-        """Add the item to the filter and end the claim, in one step."""
-        return self._claims.commit(state)
-
-    def release_now(self, state: ClaimState) -> Op[None]:
-        """Release the item."""
-        return self._claims.release(state)
-
-    def extend_now(self, state: ClaimState, lease: int) -> Op[None]:
-        """Hold the item for `lease` ms from now."""
-        return self._claims.extend(state, lease)
-
-    def renew_lease(self, state: ClaimState) -> Op[None]:
-        """Extend the lease by its length from now, unless the commit or release has begun meanwhile."""
-        return self._claims.renew_lease(state)
-
-    def claim_again(self, state: ClaimState) -> None:
-        """Let the next claim of the item return this claim, which did not reach the caller."""
-        self._claims.claim_again(state)
+        return self.claims.claim_many(encoded, items, options, make)
 
     # -- the filter as a whole
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Final, Unpack
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull
 from bloomredis.bits import sizing
-from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import ModuleItems
-from bloomredis.operations.claims.state import ClaimState
 from bloomredis.operations.items.capacity import Fullness
-from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import Common, Options, Seconds, lifetime
 from bloomredis.operations.whole.snapshot import LocalFilter, snapshot
-from bloomredis.protocol import clock
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
@@ -71,21 +66,6 @@ class PlainOperations(Queueing, FilterOperations):
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
         self.fullness = self.membership.fullness = _fullness(stored, on_full)
-
-    def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
-        """Add encoded items; `items` are the caller's."""
-        operation, fullness = super().add_encoded(encoded, items), self.fullness
-        if fullness is None:
-            return operation
-        is_known = fullness.counted is not None and fullness.counted is self.stored.handle
-        return (
-            operation if is_known and clock.now() <= fullness.next_check else fullness.run_counted(operation)
-        )
-
-    def commit_now(self, state: ClaimState) -> Op[None]:
-        """Add the item to the filter and end the claim, in one step."""
-        operation = super().commit_now(state)
-        return operation if self.fullness is None else self.fullness.with_count(operation)
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
         """Return the operations of another bitmap in this layout; each insert renews its `ttl`."""

@@ -20,6 +20,7 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.outcomes import TRANSIENT, Answers, raise_batch_of_stream
+from bloomredis.operations.items.packing import packed_batch
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.kinds.runs import (
@@ -39,6 +40,7 @@ from bloomredis.operations.options import Options, Seconds
 from bloomredis.operations.whole.loading import Load, Waiting, counted, send_full
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.receipts import parse_token
 from bloomredis.protocol.replies import is_answer
 from bloomredis.protocol.steps import Batches, Call, Compute, Many, Next, Op, Outcome
 from bloomredis.stored.state.handle import Handle
@@ -105,13 +107,14 @@ class RoutedOperations(Verbs):
         """Run an operation on a part, on its server."""
         return at(place[0] if self.servers > 1 else None, call(self._part(place)))
 
-    def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+    def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        """Run an operation on the part of the filter that has an item."""
         yield from self._ready()
         return (yield from self._on(self._place(encoded), call))
 
-    def _queued(self, item: object, call: Callable[[Queueing], Op[None]]) -> Op[None]:
-        yield from self._ready()
-        yield from self._route_encoded(self.codec.encode(item), call)
+    def part_of(self, encoded: bytes) -> Queueing:
+        """Return the part that has an item; the filter must be open."""
+        return self._part(self._place(encoded))
 
     def _everywhere(self, places: Iterable[PartId], call: Callable[[Queueing], Op[T]]) -> Op[list[T]]:
         """Run an operation on several parts; all end before the error of one is raised."""
@@ -153,7 +156,7 @@ class RoutedOperations(Verbs):
         calls: list[Any] = []
         for run, handle in zip(runs, handles, strict=True) if None not in handles else ():
             new = run.part.membership.new_add if adds else run.part.membership.new_test
-            calls.append(new(cast("Handle", handle), run.batch))
+            calls.append(new(cast("Handle", handle), *packed_batch(cast("Handle", handle), run.batch)))
         return calls
 
     def _placed(self, runs: Sequence[Run], calls: Sequence[Call]) -> Many:
@@ -167,12 +170,13 @@ class RoutedOperations(Verbs):
     def add(self, item: object, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
         encoded = self.codec.encode(item)
-        return self._route_encoded(encoded, lambda part: part.add_one(encoded, token))
+        pending = None if token is None else parse_token(token, encoded)
+        return self.on_item(encoded, lambda part: part.items.add_one(encoded, pending))
 
     def contains(self, item: object) -> Op[bool]:
         """Return whether an item is in the filter."""
         encoded = self.codec.encode(item)
-        return self._route_encoded(encoded, lambda part: part.test_one(encoded))
+        return self.on_item(encoded, lambda part: part.items.test_one(encoded))
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
@@ -186,27 +190,16 @@ class RoutedOperations(Verbs):
             except BaseException as interruption:  # an interruption of the caller, or an error of all calls
                 replies = [interruption] * len(calls)
             made = list(zip(calls, replies, strict=True))
-        done = [
-            each is not None and run.part.membership.is_done(each[1], each[0])
-            for run, each in zip(runs, made, strict=True)
-        ]
-        if all(done):
+        if all(each is not None and each[0].is_plain(each[1]) for each in made):
+            for run, each in zip(runs, made, strict=True):
+                run.part.membership.end_call(*cast("Made", each))
             return Answers(partial(store_one, runs, made), together(runs, made))
-
-        def add(run: Run, own: Made | None, is_done: bool) -> Op[list[bool]]:  # noqa: FBT001 - mapped
-            membership, source = run.part.membership, Picked(items, run.own)
-            try:
-                if own is not None and is_done:
-                    answers = membership.answers_of(*own)
-                else:
-                    answers = yield from membership.add(run.batch, source, own)
-            except BatchInterruptedError as error:
-                answered.record(run.own.tolist(), error.answers)
-                raise
-            answered.record(run.own.tolist(), answers)
-            return answers
-
-        operations = list(map(add, runs, made, done))
+        operations = [
+            answered.recorded(
+                run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own)
+            )
+            for run, own in zip(runs, made, strict=True)
+        ]
         try:
             raise_interruption(made, operations)
             outcomes = yield from self._gathered(runs, operations)
@@ -249,12 +242,6 @@ class RoutedOperations(Verbs):
 
     # -- claims
 
-    def claim_one(
-        self, encoded: bytes, item: object, options: ClaimOptions, make: Callable[[ClaimState], C]
-    ) -> Op[C]:
-        """Claim an encoded item."""
-        return self._route_encoded(encoded, lambda part: part.claim_one(encoded, item, options, make))
-
     def claim_encoded(
         self,
         encoded: Encoded,
@@ -270,7 +257,7 @@ class RoutedOperations(Verbs):
                 claimed.append((run.part, state))
                 return state
 
-            return run.part.claim_encoded(run.batch, Picked(items, run.own), options, made)
+            return run.part.claims.claim_many(run.batch, Picked(items, run.own), options, made)
 
         yield from self._ready()
         cut = self._cut(encoded).items()  # not packed, since claims pack items themselves
@@ -279,7 +266,7 @@ class RoutedOperations(Verbs):
             outcomes = yield from self._gathered(runs, map(claim, runs))
         except BaseException:  # the caller was cancelled or interrupted
             for part, state in claimed:
-                part.claim_again(state)
+                part.claims.claim_again(state)
             raise
         merged, error = merge_answers(len(items), outcomes)
         made = {id(state): make(state) for state in merged if state is not None}
@@ -289,46 +276,26 @@ class RoutedOperations(Verbs):
         handed_out = set(map(id, merged[:known]))  # equal items share a state
         for part, state in claimed:
             if id(state) not in handed_out:
-                part.claim_again(state)
+                part.claims.claim_again(state)
         raise interrupted_error(
             "claim_many", [made.get(id(state)) for state in merged], items, error, outcomes
         )
 
-    def commit_now(self, state: ClaimState) -> Op[None]:
-        """Add the item to the filter and end the claim, in one step."""
-        return self._route_encoded(state.encoded, lambda part: part.commit_now(state))
-
-    def release_now(self, state: ClaimState) -> Op[None]:
-        """Release the item."""
-        return self._route_encoded(state.encoded, lambda part: part.release_now(state))
-
-    def extend_now(self, state: ClaimState, lease: int) -> Op[None]:
-        """Hold the item for `lease` ms from now."""
-        return self._route_encoded(state.encoded, lambda part: part.extend_now(state, lease))
-
     def server_of(self, state: ClaimState) -> int:
         """Return the number of the server of a claim; 0 if the filter is not open."""
         return 0 if self.servers == 1 else self._place(state.encoded)[0]
-
-    def renew_lease(self, state: ClaimState) -> Op[None]:
-        """Extend the lease by its length from now, unless the commit or release has begun meanwhile."""
-        return self._route_encoded(state.encoded, lambda part: part.renew_lease(state))
-
-    def claim_again(self, state: ClaimState) -> None:
-        """Let the next claim of the item return this claim, which did not reach the caller."""
-        self._part(self._place(state.encoded)).claim_again(state)
 
     # -- pipelines and bulk
 
     def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue an add; its result in `pipe.execute()` is 1 or 0."""
         self._check_one_server()
-        return self._queued(item, lambda part: part.queue_add(pipe, item))
+        return self.on_item(self.codec.encode(item), lambda part: part.queue_add(pipe, item))
 
     def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue a test; its result in `pipe.execute()` is 1 or 0."""
         self._check_one_server()
-        return self._queued(item, lambda part: part.queue_contains(pipe, item))
+        return self.on_item(self.codec.encode(item), lambda part: part.queue_contains(pipe, item))
 
     def _check_one_server(self) -> None:
         if self.servers > 1:

@@ -94,10 +94,16 @@ class PartAnswers:
         self._parts: list[tuple[list[int], Answers]] = []
         self._places: dict[int, tuple[Answers, int]] = {}  # by index in the batch
 
-    def record(self, own: list[int], answers: Answers | None) -> None:
-        """Record a part's answers to the first of its items, which have these indexes in the batch."""
-        if answers is not None:
-            self._parts.append((own, answers))
+    def recorded(self, own: list[int], operation: Op[Answers]) -> Op[list[bool]]:
+        """Add the items of a part, which have these indexes in the batch; record the answers."""
+        try:
+            answers = yield from operation
+        except BatchInterruptedError as error:
+            if error.answers is not None:
+                self._parts.append((own, error.answers))
+            raise
+        self._parts.append((own, answers))
+        return answers
 
     def store(self, indexes: Iterable[int]) -> None:
         """Store the answers of these items of the batch, as far as they have come."""

@@ -72,10 +72,10 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def _cut(self, encoded: Encoded) -> dict[PartId, NDArray[np.intp]]:
         return {self._shard(number): own for number, own in self.stored.known_record.parted(encoded).items()}
 
-    def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+    def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         if self.stored.handle is not None:
             return call(self._part(self._place(encoded)))
-        return super()._route_encoded(encoded, call)
+        return super().on_item(encoded, call)
 
     def _batches(self, encoded: Encoded, owns: Sequence[NDArray[np.intp]]) -> Iterable[Encoded | Prepared]:
         handle = self.stored.handle

@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bloomredis import arguments
 from bloomredis.arguments import listed
 from bloomredis.bits.batch import Encoded
-from bloomredis.operations.claims.calls import each_of
+from bloomredis.operations.claims.calls import Claims, each_of
 from bloomredis.operations.claims.patience import until_lease_ends, with_connection
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
@@ -34,6 +34,12 @@ def _nothing() -> Op[list[bool]]:
     """Return the answers to an empty batch."""
     return []
     yield  # makes this a generator
+
+
+class Part(Protocol):
+    """A filter in one part, or one part of a filter."""
+
+    claims: Claims
 
 
 class Verbs(ABC):
@@ -64,7 +70,9 @@ class Verbs(ABC):
     ) -> Op[C]:
         """Claim an item, unless it is done or another worker holds it."""
         options = ClaimOptions.of(lease, owner)
-        return with_connection(self.claim_one(self.codec.encode(item), item, options, make))
+        encoded = self.codec.encode(item)
+        claiming = self.on_item(encoded, lambda part: part.claims.claim(encoded, item, options, make))
+        return with_connection(claiming)
 
     def claim_many(
         self,
@@ -83,31 +91,33 @@ class Verbs(ABC):
 
     def commit(self, state: ClaimState) -> Op[None]:
         """Add the item to the filter and end the claim, in one step."""
-        return with_connection(until_lease_ends(state, self.commit_now))
+        return with_connection(until_lease_ends(state, partial(self.on_claim, Claims.commit)))
 
     def commit_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Commit claims in one round trip; return the state of each afterwards."""
-        commits = each_of("commit_many", claims, states, self.commit_now, self.batched, patient=True)
+        commit = partial(self.on_claim, Claims.commit)
+        commits = each_of("commit_many", claims, states, commit, self.batched, patient=True)
         return with_connection(commits)
 
     def release(self, state: ClaimState) -> Op[None]:
         """Release the item."""
-        return with_connection(self.release_now(state))
+        return with_connection(self.on_claim(Claims.release, state))
 
     def release_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Release claims in one round trip; return the state of each afterwards."""
-        return with_connection(each_of("release_many", claims, states, self.release_now, self.batched))
+        release = partial(self.on_claim, Claims.release)
+        return with_connection(each_of("release_many", claims, states, release, self.batched))
 
     def extend(self, state: ClaimState, lease: float | timedelta) -> Op[None]:
         """Hold the item for `lease` seconds (or a timedelta) from now."""
-        return with_connection(self.extend_now(state, arguments.milliseconds("lease", lease)))
+        extend = partial(Claims.extend, lease=arguments.milliseconds("lease", lease))
+        return with_connection(self.on_claim(extend, state))
 
     def extend_many(
         self, claims: Sequence[object], states: Sequence[ClaimState], lease: float | timedelta
     ) -> Op[list[ClaimStatus]]:
         """Extend claims in one round trip; return the state of each afterwards."""
-        duration = arguments.milliseconds("lease", lease)
-        extend = partial(self.extend_now, lease=duration)
+        extend = partial(self.on_claim, partial(Claims.extend, lease=arguments.milliseconds("lease", lease)))
         return with_connection(each_of("extend_many", claims, states, extend, self.batched))
 
     def server_of(self, state: ClaimState) -> int:  # noqa: ARG002 - for its overrides
@@ -116,7 +126,15 @@ class Verbs(ABC):
 
     def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
         """Renew the leases of claims in one round trip; return the error of each that failed."""
-        return gather(map(self.renew_lease, states))
+        return gather(self.on_claim(Claims.renew_lease, state) for state in states)
+
+    def on_claim(self, verb: Callable[[Claims, ClaimState], Op[T]], state: ClaimState) -> Op[T]:
+        """Run an operation on a claim."""
+        return self.on_item(state.encoded, lambda part: verb(part.claims, state))
+
+    def claim_again(self, state: ClaimState) -> None:
+        """Let the next claim of the item return this claim, which did not reach the caller."""
+        self.part_of(state.encoded).claims.claim_again(state)
 
     def token(self, state: ClaimState) -> str:
         """Return the token of a claim, from which another process makes the same claim."""
@@ -131,18 +149,20 @@ class Verbs(ABC):
         return (yield from self.info()).approximate_count
 
     @abstractmethod
+    def on_item(self, encoded: bytes, call: Callable[[Any], Op[T]]) -> Op[T]:
+        """Run an operation on the part of the filter that has an item."""
+
+    @abstractmethod
+    def part_of(self, encoded: bytes) -> Part:
+        """Return the part that has an item; the filter must be open."""
+
+    @abstractmethod
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
 
     @abstractmethod
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
-
-    @abstractmethod
-    def claim_one(
-        self, encoded: bytes, item: object, options: ClaimOptions, make: Callable[[ClaimState], C]
-    ) -> Op[C]:
-        """Claim an encoded item."""
 
     @abstractmethod
     def claim_encoded(
@@ -153,26 +173,6 @@ class Verbs(ABC):
         make: Callable[[ClaimState], C],
     ) -> Op[list[C]]:
         """Claim encoded items; `items` are the caller's."""
-
-    @abstractmethod
-    def commit_now(self, state: ClaimState) -> Op[None]:
-        """Add the item to the filter and end the claim, in one step, without a retry."""
-
-    @abstractmethod
-    def release_now(self, state: ClaimState) -> Op[None]:
-        """Release the item."""
-
-    @abstractmethod
-    def extend_now(self, state: ClaimState, lease: int) -> Op[None]:
-        """Hold the item for `lease` ms from now."""
-
-    @abstractmethod
-    def renew_lease(self, state: ClaimState) -> Op[None]:
-        """Extend the lease by its length from now, unless the commit or release has begun meanwhile."""
-
-    @abstractmethod
-    def claim_again(self, state: ClaimState) -> None:
-        """Let the next claim of the item return this claim, which did not reach the caller."""
 
     @abstractmethod
     def local_parameters(self) -> dict[str, object]:

@@ -119,7 +119,9 @@ class Add(FilterCall[Reply]):
         return [frame % (len(key), key, len(packed), packed, len(call), call)], 1
 
     def is_plain(self, reply: object) -> TypeGuard[Flags]:
-        """Return whether a reply answers all items and came before the receipt may have expired."""
+        """Return whether a reply answers all items, and came before the call's receipt may have expired."""
+        if self.session is None:
+            return False
         if isinstance(reply, int) and reply == 1 == len(self.items):  # "new" is certain however late it comes
             return True
         return is_answer(reply, *self._lengths) and clock.now() - self.sent <= RECEIPT_SECONDS
