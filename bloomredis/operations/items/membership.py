@@ -66,6 +66,7 @@ class Membership:
 
     :param change: the script that adds items; with the script of a removal, the add methods remove.
     :param replicas: a replica may answer tests.
+    :ivar fullness: the watch over the capacity, if there is one.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Membership:
         retry_safe: bool,
         change: scripts.Script[Reply] = ADD,
         replicas: bool = True,
+        fullness: Fullness | None = None,
     ) -> None:
         self._change = change
         self._change_key = change.verb, change.form
@@ -85,21 +87,24 @@ class Membership:
         self._sessions = sessions
         self._pending = pending
         self._retry_safe = retry_safe
-        self.reads = False
-        """True if a test of one item may read the item's blocks without a script.
+        self._reads = False
+        self.fullness = fullness
+        self.loaded = 0
+        """The number of new items in loads."""
+
+    def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
+        """Set whether a test of one item may read the item's blocks without a script.
 
         That is worth it where several commands sent together cost hardly more than one.
         """
-        self.fullness: Fullness | None = None
-        """The watch over the capacity, if there is one."""
-        self.loaded = 0  # new items in loads
+        self._reads = reads
 
     def test_one(self, item: bytes) -> Op[bool]:
         """Test an item."""
         rounds = None
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
-            if self.reads and handle.script_variant == IN_BLOCKS:
+            if self._reads and handle.script_variant == IN_BLOCKS:
                 reading = ContainsByReading(handle, item)
                 try:
                     there = reading.answer_in((yield reading))
@@ -233,15 +238,15 @@ class Membership:
             raise
         return answers
 
-    def add_unasked(self, items: Encoded, source: Sequence[object]) -> Op[int]:
-        """Add items for a caller who needs no answers; return how many were new.
+    def add_unasked(self, items: Encoded, source: Sequence[object]) -> Op[None]:
+        """Add items for a load, whose caller gets no answers.
 
         The answers of pending items are kept for the retries of their callers.
         """
         unanswered = self._pending.unanswered(items)
         answers = yield from self.add(items, source)
         answers.store(unanswered)
-        return sum(answers)
+        self.loaded += sum(answers)
 
     def _add_rest(
         self, handle: Handle, items: Encoded, answers: list[bool], prepared: Prepared | None
@@ -415,15 +420,21 @@ class Membership:
 
         return self._named(added, count)
 
-    def take_back(self, layer: Layer, added: int) -> Op[None]:
-        """Subtract items from the count of a layer, which may not be the newest any more."""
+    def count_reserved(self, layer: Layer, reserved: int, added: int) -> Op[None]:
+        """Record how many of the items that were counted for a layer are new; take the others back.
 
-        def count(name: Name, receipt: Receipt) -> Op[int]:
-            keys, arguments = (layer.key, *receipt), (layer.identity, -added, *name)
+        The layer may not be the newest any more.
+        """
+        self.loaded += added
+        if added == reserved:
+            return
+
+        def take_back(name: Name, receipt: Receipt) -> Op[int]:
+            keys, arguments = (layer.key, *receipt), (layer.identity, added - reserved, *name)
             return calls.call(_ADD_COUNT, keys, arguments, self._stored.wait, again=bool(name))
 
         with suppress(Refusal):  # the layer has vanished
-            yield from self._named(added, count)
+            yield from self._named(reserved - added, take_back)
 
     def or_segment(
         self, handle: Handle, first: int, bits: bytes, temporaries: tuple[bytes, bytes]

@@ -43,8 +43,6 @@ class FilterOperations(StoredVerbs):
 
     kind: ClassVar[int] = FILTER
     """The kind in the header."""
-    fullness: Fullness | None = None
-    """The watch over the capacity, if there is one."""
 
     def __init__(
         self,
@@ -53,20 +51,28 @@ class FilterOperations(StoredVerbs):
         *,
         foreign: ForeignLayout | None = None,
         cache_check: float | None = None,
+        fullness: Fullness | None = None,
     ) -> None:
         """Make the operations of a filter.
 
         :param cache_check: seconds for which the local cache answers without the server; None for no cache.
+        :param fullness: the watch over the capacity, if there is one.
         """
         self.name = stored.name
         self.stored = stored
         self.options = options
         self.layout = foreign
+        self.fullness = fullness
         self.codec = Codec(options.encode, foreign)
         self.sessions = Sessions(stored.key)
         self.pending = PendingCalls(every_call_counts=self.kind == COUNTING)
         self.membership = Membership(
-            stored, self.sessions, self.pending, retry_safe=options.retry_safe, replicas=cache_check is None
+            stored,
+            self.sessions,
+            self.pending,
+            retry_safe=options.retry_safe,
+            replicas=cache_check is None,
+            fullness=fullness,
         )
         self.cache: CachedMembership | None = None
         if cache_check is not None:
@@ -80,7 +86,7 @@ class FilterOperations(StoredVerbs):
 
     def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
         """Set whether tests of one item read its blocks, if several commands cost hardly more than one."""
-        self.membership.reads = reads
+        self.membership.read_at_once(reads)
 
     def on_item(self, encoded: bytes, call: Callable[[Self], Op[T]]) -> Op[T]:  # noqa: ARG002 - it has one part
         """Run an operation on the part of the filter that has an item."""

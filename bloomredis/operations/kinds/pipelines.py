@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final, Protocol
 from zlib import crc32
 
 from bloomredis.operations.items.membership import ADD
 from bloomredis.operations.kinds.filter import FilterOperations
-from bloomredis.operations.options import Options
 from bloomredis.protocol.forks import register_after_fork
 from bloomredis.protocol.receipts import Session, Sessions, give_back
 from bloomredis.protocol.steps import Op, Part, Reply
-from bloomredis.stored.foreign.bitmap import ForeignLayout
-from bloomredis.stored.state.base import CONTAINS, Stored
+from bloomredis.stored.state.base import CONTAINS
 from bloomredis.stored.state.item_calls import FilterCall
 
 
@@ -118,16 +117,9 @@ def _queue(pipe: AnyPipeline) -> object:
 class Queueing(FilterOperations):
     """Operations queued on a caller's pipeline, for filters whose keys never change."""
 
-    def __init__(
-        self,
-        stored: Stored,
-        options: Options,
-        *,
-        foreign: ForeignLayout | None = None,
-        cache_check: float | None = None,
-    ) -> None:
-        super().__init__(stored, options, foreign=foreign, cache_check=cache_check)
-        self._pipelines = Pipelines(self.sessions)
+    @cached_property
+    def _pipelines(self) -> Pipelines:
+        return Pipelines(self.sessions)
 
     def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue an add; its result in `pipe.execute()` is 1 or 0."""

@@ -64,8 +64,8 @@ class PlainOperations(Queueing, FilterOperations):
             foreign = checked_layout(layout, capacity, error_rate)
             _check_foreign(name, foreign, options, local_cache=local_cache)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
-        super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
-        self.fullness = self.membership.fullness = _fullness(stored, on_full)
+        fullness, cache_check = _fullness(stored, on_full), check if local_cache else None
+        super().__init__(stored, options, foreign=foreign, cache_check=cache_check, fullness=fullness)
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
         """Return the operations of another bitmap in this layout; each insert renews its `ttl`."""

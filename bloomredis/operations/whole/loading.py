@@ -383,7 +383,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
     """Send a batch to a filter in one bitmap, or probe by probe, and count the new items."""
     for at, each in enumerate(load.waiting):
         try:
-            membership.loaded += yield from membership.add_unasked(each.encoded, each.items)
+            yield from membership.add_unasked(each.encoded, each.items)
         except (BatchInterruptedError, *TRANSIENT) as error:
             if load.goes_again:  # only digests of the items are left, not the items for `rest`
                 raise (error.__cause__ or error) from None
@@ -428,10 +428,8 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
         new: int = yield Compute(load.complete if changed else load.new)
     else:
         new = load.candidates
-    membership.loaded += new
-    if new < reserved:
-        yield from membership.take_back(layers.layer, reserved - new)
-        layers.room += reserved - new
+    yield from membership.count_reserved(layers.layer, reserved, new)
+    layers.room += reserved - new
     if changed:
         load.vain_rounds += 1
         load.go_back(None)
