@@ -16,8 +16,6 @@ BOUNDED: Final = {
     "drivers/aio.py drive": "it runs an operation, which ends by itself",
     "protocol/gather.py through": "the same",
     "protocol/gather.py gather": "the same",
-    "protocol/gather.py run": "the same",
-    "operations/claims/patience.py with_connection": "the same",
     "operations/claims/patience.py _wait_and_send": "a limit of time, with pauses",
     "protocol/scripts.py _keys": "it reads a script's text",
     "protocol/cluster.py _deliver": "a limit of time and of losses, with pauses",

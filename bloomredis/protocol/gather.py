@@ -30,7 +30,11 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
 
 
 def through(operation: Op[T], execute: Callable[[Step], Op[object]]) -> Op[T]:
-    """Run an operation; for each of its steps, run `execute(step)` and pass on the reply or error."""
+    """Run an operation; for each of its steps, run `execute(step)` and pass on the reply or error.
+
+    Three functions advance operations themselves: `gather`, which keeps several at a step each, and `drive`
+    of both drivers, where a generator for each step would be one function more in every call.
+    """
     try:
         step = next(operation)
         while True:
@@ -117,35 +121,32 @@ def run_with_watch(operation: Op[T], watch: Op[None]) -> Op[T]:
 
     An operation that has returned before the error keeps its answer.
     """
-    errors: list[Exception] = []
+    failed: list[Exception] = []
 
     def watched() -> Op[None]:
         try:
             yield from watch
         except Exception as error:
-            errors.append(error)
+            failed.append(error)
 
-    def run() -> Op[T]:
-        advance = partial(next, operation)
+    def execute(step: Step) -> Op[object]:
         try:
-            while True:
-                step = advance()
-                try:
-                    advance = partial(operation.send, (yield step))
-                except Exception as error:
-                    advance = partial(operation.throw, error)
-                if errors:
-                    raise errors[0]
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
+            return (yield step)
         finally:
-            operation.close()
+            if failed:
+                raise _WatchFailed
 
-    both: tuple[Op[Any], Op[Any]] = watched(), run()
-    _, answer = unless_failed((yield from gather(both)))
+    both: tuple[Op[Any], Op[Any]] = watched(), through(operation, execute)
+    try:
+        _, answer = unless_failed((yield from gather(both)))
+    except _WatchFailed:
+        raise failed[0] from None
     done: T = answer
     return done
+
+
+class _WatchFailed(BaseException):
+    """Ends an operation whose watch has failed; no operation handles it, as it handles an error of a step."""
 
 
 def unless_failed(outcomes: Iterable[T | Exception]) -> list[T]:

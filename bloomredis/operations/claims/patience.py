@@ -15,9 +15,9 @@ from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, Server
 from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
 from bloomredis.protocol.clock import pauses
-from bloomredis.protocol.gather import gather, unless_failed
+from bloomredis.protocol.gather import gather, through, unless_failed
 from bloomredis.protocol.replies import TRANSIENT_WORDS, is_unsent
-from bloomredis.protocol.steps import Call, Many, Op, Reply, Sleep
+from bloomredis.protocol.steps import Call, Many, Op, Reply, Sleep, Step
 
 T = TypeVar("T")
 
@@ -35,25 +35,23 @@ _log = logging.getLogger("bloomredis")
 
 def with_connection(operation: Op[T]) -> Op[T]:
     """Run an operation; its steps wait for a connection if the client's pool has none left."""
+    return through(operation, _execute)
+
+
+def _execute(step: Step) -> Op[object]:
+    """Execute a step; retry its calls that got no connection."""
+    outcome: Any
     try:
-        step = next(operation)
-        while True:
-            outcome: Any
-            try:
-                outcome = yield step
-            except Exception as error:
-                outcome = error
-            if isinstance(step, Many) and isinstance(outcome, list):
-                outcome = yield from _wait_and_send(step.calls, outcome)
-            elif isinstance(step, Call) and _is_unsent(outcome):
-                (outcome,) = yield from _wait_and_send([step], [outcome])
-            advance = operation.throw if isinstance(outcome, Exception) else operation.send
-            step = advance(outcome)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    finally:
-        operation.close()
+        outcome = yield step
+    except Exception as error:
+        outcome = error
+    if isinstance(step, Many) and isinstance(outcome, list):
+        return (yield from _wait_and_send(step.calls, outcome))
+    if isinstance(step, Call) and _is_unsent(outcome):
+        (outcome,) = yield from _wait_and_send([step], [outcome])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _is_unsent(outcome: object) -> bool:
