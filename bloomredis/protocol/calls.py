@@ -74,7 +74,7 @@ class ScriptCall(Call, Generic[R]):
         """Return the encoded command in one piece and the number of replies; None if the call has a WAIT."""
         return None if self.wait is not None else ([packed(self.commands[0])], 1)
 
-    def said(self, outcome: Outcome) -> R:
+    def value_of(self, outcome: Outcome) -> R:
         """Return the value of the script's reply; raise the outcome if it is an error.
 
         :raises ConnectionFailedError: the script never gives such a reply, or too few replicas confirmed.
@@ -104,7 +104,7 @@ def call(
     """Run a script and return the value of its reply; raise the same errors as `answered`."""
     made = ScriptCall(script, keys, arguments, wait, again=again)
     try:
-        return made.said((yield made))
+        return made.value_of((yield made))
     except Exception as error:
         failed = error
     return (yield from answered(made, failed))
@@ -122,13 +122,13 @@ def answered(call: ScriptCall[R], outcome: Outcome) -> Op[R]:
         the write.
     """
     try:
-        return call.said(outcome)
+        return call.value_of(outcome)
     except Exception as error:
         failed = error
     if word_of(failed) == "NOSCRIPT":
         judge(call, failed)
         try:
-            return call.said((yield call.by_text()))
+            return call.value_of((yield call.by_text()))
         except Exception as error:
             failed = error
     raise_judged(call, failed)

@@ -261,7 +261,7 @@ class Stored(ABC):
         """Run a script on the filter that `handle` names; raise the same errors as `answered`."""
         call: FilterCall[R] = self.call(script, handle, arguments, keys, **options)
         try:
-            return call.said((yield call))
+            return call.value_of((yield call))
         except Exception as error:
             failed = error
         return (yield from self.answered(call, failed))
