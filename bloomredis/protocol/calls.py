@@ -101,16 +101,16 @@ def call(
     *,
     again: bool = True,
 ) -> Op[R]:
-    """Run a script and return the value of its reply; raise the same errors as `answered`."""
+    """Run a script and return the value of its reply; raise the same errors as `finish_call`."""
     made = ScriptCall(script, keys, arguments, wait, again=again)
     try:
         return made.value_of((yield made))
     except Exception as error:
         failed = error
-    return (yield from answered(made, failed))
+    return (yield from finish_call(made, failed))
 
 
-def answered(call: ScriptCall[R], outcome: Outcome) -> Op[R]:
+def finish_call(call: ScriptCall[R], outcome: Outcome) -> Op[R]:
     """Return the value of the reply to a call; repeat the call with EVAL if the server lacks the script.
 
     EVAL takes one more round trip.  A SCRIPT FLUSH at any moment neither loses nor repeats the call.

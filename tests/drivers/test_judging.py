@@ -19,7 +19,7 @@ from bloomredis.drivers import aio, sync
 from bloomredis.drivers.connections.direct import AsyncDirectClient, DirectClient
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import scripts
-from bloomredis.protocol.calls import ScriptCall, answered
+from bloomredis.protocol.calls import ScriptCall, finish_call
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.replies import RefusedAgain
@@ -239,7 +239,7 @@ def asked(call: ScriptCall[Reply]) -> Op[Reply]:
         outcome = yield call
     except Exception as error:
         outcome = error
-    return (yield from answered(call, outcome))
+    return (yield from finish_call(call, outcome))
 
 
 def judged(way: str, driver: str, outcomes: Sequence[Any], count: int = 1) -> list[Verdict]:

@@ -21,7 +21,7 @@ from bloomredis.operations.claims.state import (
     ClaimOptions,
     ClaimState,
     ClaimStatus,
-    answered,
+    claim_states,
     is_late,
 )
 from bloomredis.operations.items.membership import Membership
@@ -158,7 +158,7 @@ class Claims:
                 pending.store_owners(key + options.holder, own)
             raise
         values = [handle.generation + owner for owner in tried]
-        claims = answered(answers, busy, options, sent, zip(items, encoded, values, strict=True))
+        claims = claim_states(answers, busy, options, sent, zip(items, encoded, values, strict=True))
         if busy:
             yield from self._claim_busy(handle, owners, claims, options)
         return claims

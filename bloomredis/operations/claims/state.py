@@ -153,7 +153,7 @@ def is_late(sent: float, lease: int) -> bool:
     return clock.now() - sent > lease / 10_000
 
 
-def answered(
+def claim_states(
     answers: str,
     busy: Sequence[str],
     options: ClaimOptions,

@@ -303,11 +303,11 @@ class Membership:
         session = call.session
         if session is None:
             with OutcomeMatters(self._stored.name):
-                reply = call.checked((yield from self._stored.answered(call, outcome)))
+                reply = call.checked((yield from self._stored.finish_call(call, outcome)))
             self.end_call(call, reply)
             return reply
         try:
-            reply = call.checked((yield from self._stored.answered(call, outcome)))
+            reply = call.checked((yield from self._stored.finish_call(call, outcome)))
         except BaseException as error:
             if is_used_by_clone(error) and not elsewhere:
                 return (yield from self._add_elsewhere(call))

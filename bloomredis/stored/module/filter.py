@@ -238,10 +238,10 @@ class StoredModule(Versioned[MarkedFilter]):
         """Return a call of a script; no replica executes it, since a replica may lack new markers."""
         return super().call(*arguments, **{**options, "replicas": False})
 
-    def answered(self, call: FilterCall[R], outcome: Outcome) -> Op[R]:
+    def finish_call(self, call: FilterCall[R], outcome: Outcome) -> Op[R]:
         """Return the value of the reply to a call."""
         try:
-            return (yield from super().answered(call, outcome))
+            return (yield from super().finish_call(call, outcome))
         except Exception as error:
             self._raise_understood(error)
 

@@ -48,7 +48,7 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import Wait, answered
+from bloomredis.protocol.calls import Wait, finish_call
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.forms import integer
 from bloomredis.protocol.keys import auxiliary_prefix
@@ -258,22 +258,22 @@ class Stored(ABC):
         keys: Sequence[bytes] = (),
         **options: Unpack[CallOptions],
     ) -> Op[R]:
-        """Run a script on the filter that `handle` names; raise the same errors as `answered`."""
+        """Run a script on the filter that `handle` names; raise the same errors as `finish_call`."""
         call: FilterCall[R] = self.call(script, handle, arguments, keys, **options)
         try:
             return call.value_of((yield call))
         except Exception as error:
             failed = error
-        return (yield from self.answered(call, failed))
+        return (yield from self.finish_call(call, failed))
 
-    def answered(self, call: FilterCall[R], outcome: Outcome) -> Op[R]:
+    def finish_call(self, call: FilterCall[R], outcome: Outcome) -> Op[R]:
         """Return the value of the reply to a call; handle a refusal.
 
         :param outcome: the reply or error of the first attempt.
         :raises LayoutChanged: the stored filter changed; this object knows the new one.
         """
         try:
-            return (yield from answered(call, outcome))
+            return (yield from finish_call(call, outcome))
         except Refusal as refusal:
             met = refusal
         yield from self._recover(met, call.handle)
@@ -288,14 +288,14 @@ class Stored(ABC):
         return Contains(self.variant(CONTAINS, handle), handle, (), (packed,), reads=reads)
 
     def tested(self, call: Contains, outcome: Reply, count: int) -> Op[list[bool]]:
-        """Return the `count` answers in the outcome of a test; raise the same errors as `answered`."""
-        reply = yield from self.answered(call, outcome)
+        """Return the `count` answers in the outcome of a test; raise the same errors as `finish_call`."""
+        reply = yield from self.finish_call(call, outcome)
         return flags_of(checked(reply, count, count))
 
     def test(
         self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False
     ) -> Op[list[bool]]:
-        """Test packed items by one call; raise the same errors as `answered`."""
+        """Test packed items by one call; raise the same errors as `finish_call`."""
         call = self.new_test(handle, items, packed, replicas=replicas)
         outcome: Reply
         try:
