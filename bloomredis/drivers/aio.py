@@ -130,7 +130,7 @@ def _at(client: Any, server: tuple[int, ...]) -> Any:
     return client
 
 
-async def _here(step: steps.Here) -> object:
+async def _here(step: steps.LocalStep) -> object:
     if isinstance(step, steps.Sleep):
         await asyncio.sleep(step.seconds)
         return None

@@ -109,7 +109,7 @@ def _at(client: Any, server: tuple[int, ...]) -> Any:
     return client
 
 
-def _here(step: steps.Here) -> object:
+def _here(step: steps.LocalStep) -> object:
     if isinstance(step, steps.Sleep):
         time.sleep(step.seconds)
         return None

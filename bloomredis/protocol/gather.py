@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from bloomredis.protocol.merging import make_all
-from bloomredis.protocol.steps import Call, Here, Many, Op, Step
+from bloomredis.protocol.steps import Call, LocalStep, Many, Op, Step
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[object]]:
     rest = iter((yield from make_all(calls)) if calls else ())
     replies: list[object] = []
     for step in steps:
-        if isinstance(step, Here):
+        if isinstance(step, LocalStep):
             replies.append((yield from _caught(step)))
         else:
             replies.append(next(rest) if isinstance(step, Call) else list(islice(rest, len(step.calls))))

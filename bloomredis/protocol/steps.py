@@ -134,10 +134,10 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-Here = Next | Compute | Sleep
-"""A step that needs no server."""
+LocalStep = Next | Compute | Sleep
+"""A step that the driver executes without a server."""
 
-Step = Call | Many | Here
+Step = Call | Many | LocalStep
 """A step of an operation."""
 
 Op = Generator[Step, Any, T]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bloomredis.protocol import cluster
 from bloomredis.protocol.steps import Call as Asked
-from bloomredis.protocol.steps import Compute, Here, Part, Sleep, joined, parted
+from bloomredis.protocol.steps import Compute, LocalStep, Part, Sleep, joined, parted
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
@@ -181,7 +181,7 @@ class Stage(ABC):
 
     def send(self, call: Call, step: Any) -> None:
         """Send an operation's commands, to several nodes at once if their keys lie on several."""
-        if isinstance(step, Here):
+        if isinstance(step, LocalStep):
             call.answer(self._here(step))
             return
         if call.owner.process.is_cluster:
@@ -285,7 +285,7 @@ class Stage(ABC):
             self.network.send(exchange, self.server.data.now)
         return exchanges
 
-    def _here(self, step: Here) -> Any:
+    def _here(self, step: LocalStep) -> Any:
         if isinstance(step, Sleep):
             return self.pass_time(step.seconds)
         if isinstance(step, Compute):
