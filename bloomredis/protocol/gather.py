@@ -16,7 +16,7 @@ from bloomredis.protocol.steps import Call, LocalStep, Many, Op, Step
 T = TypeVar("T")
 
 
-def at(server: int | None, operation: Op[T]) -> Op[T]:
+def on_server(server: int | None, operation: Op[T]) -> Op[T]:
     """Run an operation on one of several servers; steps that already name a server keep it."""
     if server is None:
         return operation

@@ -163,7 +163,11 @@ def test_an_error_reaches_the_operation_that_asked() -> None:
 def test_each_call_names_its_server() -> None:
     """Calls for several servers are made at once; a server's refusal concerns only its operations."""
     lost = redis.ConnectionError("gone")
-    operations = [gather.at(1, asking(A, B)), gather.at(0, asking(C)), gather.at(1, asking(C))]
+    operations = [
+        gather.on_server(1, asking(A, B)),
+        gather.on_server(0, asking(C)),
+        gather.on_server(1, asking(C)),
+    ]
     answers, sent = play(gather.gather(operations), [[lost, 3, 5], 4])
     assert repr(sent) == repr([Many([A.to(1), C.to(0), C.to(1)]), B.to(1)])
     assert answers == [["no answer", 4], [3], [5]]
@@ -171,7 +175,7 @@ def test_each_call_names_its_server() -> None:
 
 def test_a_call_that_names_its_server_goes_there() -> None:
     """An operation that runs on one server may send a call to another."""
-    answers, sent = play(gather.at(1, asking(A, B.to(0))), [1, 2])
+    answers, sent = play(gather.on_server(1, asking(A, B.to(0))), [1, 2])
     assert repr(sent) == repr([A.to(1), B.to(0)])
     assert answers == [1, 2]
 

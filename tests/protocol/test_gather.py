@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bloomredis.protocol.gather import at, gather, run_with_watch
+from bloomredis.protocol.gather import gather, on_server, run_with_watch
 from bloomredis.protocol.steps import Many, Op, PlainCall
 
 
@@ -78,8 +78,8 @@ def test_operations_end_one_by_one() -> None:
 
 def test_steps_of_a_batch_keep_their_server() -> None:
     """A batch and a command for the same server are sent together; those for another go separately."""
-    batch = at(1, gather([told("a"), told("b")]))
-    answer, seen = driven(gather([at(0, told("look")), batch, at(1, told("c"))]))
+    batch = on_server(1, gather([told("a"), told("b")]))
+    answer, seen = driven(gather([on_server(0, told("look")), batch, on_server(1, told("c"))]))
     assert answer == [["look"], [["a"], ["b"]], ["c"]]
     (step,) = seen
     asked = (0, "look"), (1, "a"), (1, "b"), (1, "c")

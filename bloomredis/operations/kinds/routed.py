@@ -38,7 +38,7 @@ from bloomredis.operations.kinds.runs import (
 from bloomredis.operations.kinds.verbs import StoreAnswers, Verbs
 from bloomredis.operations.options import Options, Seconds
 from bloomredis.operations.whole.loading import Load, Waiting, counted, send_full
-from bloomredis.protocol.gather import at, gather, unless_failed
+from bloomredis.protocol.gather import gather, on_server, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import parse_token
 from bloomredis.protocol.replies import is_answer
@@ -105,7 +105,7 @@ class RoutedOperations(Verbs):
 
     def _on(self, place: PartId, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         """Run an operation on a part, on its server."""
-        return at(place[0] if self.servers > 1 else None, call(self._part(place)))
+        return on_server(place[0] if self.servers > 1 else None, call(self._part(place)))
 
     def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         """Run an operation on the part of the filter that has an item."""
@@ -146,7 +146,7 @@ class RoutedOperations(Verbs):
         self, runs: Sequence[Run], operations: Iterable[Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
         """Run an operation for each run; return the indexes of its items with its answers or error."""
-        placed = (at(self._server(run), each) for run, each in zip(runs, operations, strict=True))
+        placed = (on_server(self._server(run), each) for run, each in zip(runs, operations, strict=True))
         outcomes = yield from gather(placed)
         return [(run.own.tolist(), outcome) for run, outcome in zip(runs, outcomes, strict=True)]
 
