@@ -13,7 +13,7 @@ from bloomredis.drivers.aio import drive
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.driven import AsyncDriven
-from bloomredis.drivers.lifecycle import check_same_class, together
+from bloomredis.drivers.lifecycle import check_same_class, share_node
 from bloomredis.drivers.observing import observed
 from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import I
@@ -96,7 +96,7 @@ class Portable(AsyncDriven, Generic[I]):
             for run in reading.runs(part):
                 yield await self._run(parts.read(part, run))
 
-        return union.stored_source(parts, pieces, together(self._client, for_client))
+        return union.stored_source(parts, pieces, share_node(self._client, for_client))
 
 
 @documented_as(lifecycle.Adopting)

@@ -133,7 +133,7 @@ class Portable(Driven, Generic[I]):
         def pieces(part: Part) -> Iterator[list[bytes]]:
             return (self._run(parts.read(part, run)) for run in reading.runs(part))
 
-        return union.stored_source(parts, pieces, together(self._client, for_client))
+        return union.stored_source(parts, pieces, share_node(self._client, for_client))
 
 
 class Adopting(Driven, Generic[I]):
@@ -194,7 +194,7 @@ def check_same_class(one: Bound[Any], other: object) -> None:
         )
 
 
-def together(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
+def share_node(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
     """Return a function that is true for two keys in one slot of one server, one key of each client."""
     if one is not other:
         return lambda *_: False

@@ -16,7 +16,7 @@ from mmh3 import hash_bytes
 
 from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError, ConnectionFailedError
-from bloomredis.operations.claims.patience import retry_until_leases_end, together
+from bloomredis.operations.claims.patience import call_each, retry_until_leases_end
 from bloomredis.operations.claims.state import (
     ClaimOptions,
     ClaimState,
@@ -372,8 +372,8 @@ def each_of(
         {id(state): state for state in states}.values(), key=lambda state: state.status != "claimed"
     )
     alone = int(verb not in known and bool(distinct) and distinct[0].status == "claimed")
-    outcomes = yield from together(distinct[:alone], call)
-    outcomes += yield from together(distinct[alone:], call)
+    outcomes = yield from call_each(distinct[:alone], call)
+    outcomes += yield from call_each(distinct[alone:], call)
     known.update([verb] * alone)
     if patient:
         outcomes = yield from retry_until_leases_end(distinct, call, outcomes)

@@ -27,7 +27,7 @@ CONNECTION_SECONDS: Final = 20.0
 _POLLED: Final = 0.05
 """Maximal pause between two attempts to get a connection, in seconds."""
 
-_TOGETHER: Final = 1000
+_MOST_CALLS: Final = 1000
 """Maximal number of claims whose calls share a round trip."""
 
 _log = logging.getLogger("bloomredis")
@@ -80,11 +80,11 @@ def _wait_and_send(calls: Sequence[Call], outcomes: list[Reply]) -> Op[list[Repl
     return outcomes
 
 
-def together(
+def call_each(
     states: Sequence[ClaimState], call: Callable[[ClaimState], Op[None]]
 ) -> Op[list[Exception | None]]:
     """Make a call for each claim, in one round trip; return the error of each."""
-    return gather(map(call, states), most=_TOGETHER)
+    return gather(map(call, states), most=_MOST_CALLS)
 
 
 def until_lease_ends(state: ClaimState, commit: Callable[[ClaimState], Op[None]]) -> Op[None]:
@@ -115,7 +115,7 @@ def retry_until_leases_end(
                 error,
             )
         yield Sleep(pause)
-        again = yield from together([states[i] for i in failed], commit)
+        again = yield from call_each([states[i] for i in failed], commit)
         for i, outcome in zip(failed, again, strict=True):
             outcomes[i] = outcome
     return outcomes

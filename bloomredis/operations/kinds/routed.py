@@ -31,9 +31,9 @@ from bloomredis.operations.kinds.runs import (
     answers_of,
     interrupted_error,
     merge_answers,
+    merge_replies,
     raise_interruption,
     store_one,
-    together,
 )
 from bloomredis.operations.kinds.verbs import StoreAnswers, Verbs
 from bloomredis.operations.options import Options, Seconds
@@ -193,7 +193,7 @@ class RoutedOperations(Verbs):
         if all(each is not None and each[0].is_plain(each[1]) for each in made):
             for run, each in zip(runs, made, strict=True):
                 run.part.membership.end_call(*cast("Made", each))
-            return Answers(partial(store_one, runs, made), together(runs, made))
+            return Answers(partial(store_one, runs, made), merge_replies(runs, made))
         operations = [
             answered.recorded(
                 run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own)
@@ -217,7 +217,7 @@ class RoutedOperations(Verbs):
             made = list(zip(calls, (yield self._placed(runs, calls)), strict=True))
         pairs = list(zip(runs, made, strict=True))
         if all(each and is_answer(each[1], len(run.own), len(run.own)) for run, each in pairs):
-            return together(runs, made)
+            return merge_replies(runs, made)
         operations = [run.part.membership.test(run.batch, each) for run, each in pairs]
         merged, error = merge_answers(len(encoded), (yield from self._gathered(runs, operations)))
         if error is not None:

@@ -34,7 +34,7 @@ class Run:
     batch: Any  # `Encoded` or `Prepared`
 
 
-def together(runs: Sequence[Run], made: Sequence[Made | None]) -> list[bool]:
+def merge_replies(runs: Sequence[Run], made: Sequence[Made | None]) -> list[bool]:
     """Return the answers in the replies to one call of each run, in the order of the batch."""
     order = np.concatenate([run.own for run in runs])
     answers = np.empty(len(order), np.bool_)

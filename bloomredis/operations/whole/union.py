@@ -80,16 +80,16 @@ class MergeSource:
 
 
 def stored_source(
-    parts: StoredParts, pieces: Callable[[Part], Pieces], together: Callable[[bytes, bytes], bool]
+    parts: StoredParts, pieces: Callable[[Part], Pieces], share_node: Callable[[bytes, bytes], bool]
 ) -> MergeSource:
     """Return a filter on a server as a source.
 
-    :param together: returns whether one script can take a key of this filter and another key.
+    :param share_node: returns whether one script can take a key of this filter and another key.
     """
 
     def beside(part: Part, key: bytes) -> bytes | None:
         own = parts.keys[part.number]
-        return own if together(own, key) else None
+        return own if share_node(own, key) else None
 
     return MergeSource(parts.name, parts.saved, pieces, beside)
 
