@@ -27,7 +27,7 @@ from bloomredis.stored.saved.writing import Writing
 from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.parts import PART_MS, being_made
 from bloomredis.stored.shards.record import IN_USE, RESTORED, ShardRecord
-from bloomredis.stored.shards.shards import Found, StoredShards
+from bloomredis.stored.shards.shards import SeenRecord, StoredShards
 from bloomredis.stored.state.base import taken
 
 
@@ -83,7 +83,7 @@ class RestoredShards(StoredShards):
             lambda number, writing: writing.publish({self._shard_key(number): PART_MS})
         )
         generation = record.head.generation
-        found: Found | None
+        found: SeenRecord | None
         found = written = yield from self._ask(record)
         if written.record.head.generation != generation:
             raise taken(self.name)

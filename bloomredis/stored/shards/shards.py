@@ -55,7 +55,7 @@ _AT_ONCE: Final = 256
 """The most shards that are read or created in one round trip."""
 
 
-class Found(NamedTuple):
+class SeenRecord(NamedTuple):
     """A stored record; `ttl` is its time to live in ms, negative if it does not expire."""
 
     record: ShardRecord
@@ -112,16 +112,16 @@ class StoredShards(StoredFilter):
 
     # -- the record
 
-    def _ask(self, new: ShardRecord | None = None, replaced: bytes = b"") -> Op[Found]:
+    def _ask(self, new: ShardRecord | None = None, replaced: bytes = b"") -> Op[SeenRecord]:
         """Check and return the stored record.
 
         :param new: a record to write first if the key is missing or holds the identity `replaced`.
         """
         arguments: Arguments = [b"" if new is None else new.pack(), self._ttl, replaced]
         data, ttl = yield from self._call(_RESERVE, arguments, self.wait if new else None)
-        return Found(self._checked(data), ttl)
+        return SeenRecord(self._checked(data), ttl)
 
-    def _look(self) -> Op[Found | None]:
+    def _look(self) -> Op[SeenRecord | None]:
         """Check and return the stored record; None if the key is missing."""
         try:
             return (yield from self._ask())
@@ -152,7 +152,7 @@ class StoredShards(StoredFilter):
         self.reset()
         return self._open_by(partial(self._find, noticed=noticed, looks=True), stands=False)
 
-    def _find(self, *, noticed: bool = False, looks: bool = False) -> Op[Found]:  # type: ignore[override]  # goes to `_accept` alone
+    def _find(self, *, noticed: bool = False, looks: bool = False) -> Op[SeenRecord]:  # type: ignore[override]  # goes to `_accept` alone
         """Create the filter if it is missing and parameters were given; return its record, which is in use.
 
         :param noticed: the caller knows of a loss.
@@ -182,7 +182,7 @@ class StoredShards(StoredFilter):
         self._check_ttl(found.ttl)
         return found
 
-    def _accept(self, found: Found) -> Handle:  # type: ignore[override]  # see `_find`
+    def _accept(self, found: SeenRecord) -> Handle:  # type: ignore[override]  # see `_find`
         record, before = found.record, self.record
         if before is not None and before.spread != record.spread:
             self._shards = {}  # the new record's shards have other keys
@@ -214,7 +214,7 @@ class StoredShards(StoredFilter):
                 return shard_record.shard_of(self.name, number)
         return ""
 
-    def _go_on(self, found: Found, *, noticed: bool) -> Op[Found | None]:
+    def _go_on(self, found: SeenRecord, *, noticed: bool) -> Op[SeenRecord | None]:
         """Finish the work that a record's state asks for; return the record if it is in use now, else None.
 
         :param noticed: the caller knows of the loss of an earlier record.
@@ -224,7 +224,7 @@ class StoredShards(StoredFilter):
             return None
         return (yield from self._make(found, noticed=noticed))
 
-    def _make(self, found: Found, *, noticed: bool) -> Op[Found | None]:
+    def _make(self, found: SeenRecord, *, noticed: bool) -> Op[SeenRecord | None]:
         """Create a record's missing shards and set it in use; return None if the caller must look again."""
         record, shards = found.record, self._shards_of(found.record)
         restored = record.made if record.state == RESTORED else (0,) * len(shards)
@@ -255,13 +255,13 @@ class StoredShards(StoredFilter):
         shards = self._shards_of(record)
         yield from self._each(shards[number].drop(each.head) for number, each in seen.items())
 
-    def _settle(self, record: ShardRecord) -> Op[Found | None]:
+    def _settle(self, record: ShardRecord) -> Op[SeenRecord | None]:
         """Write the times of all shards and the state "in use"; return None if the record has changed."""
         reply = yield from self._as_known(_SETTLE, [self.key], [record.head.identity, record.table])
         if reply is None:
             return None
         data, ttl = reply
-        found = Found(self._checked(data), ttl)
+        found = SeenRecord(self._checked(data), ttl)
         return found if found.record.state == IN_USE else None
 
     # -- losses
@@ -288,11 +288,11 @@ class StoredShards(StoredFilter):
 
     # -- the filter as a whole
 
-    def refreshed(self) -> Op[Found]:
+    def refreshed(self) -> Op[SeenRecord]:
         """Read the record; detect a loss."""
         return self._watched(self._same_record)
 
-    def _same_record(self, handle: Handle) -> Op[Found]:
+    def _same_record(self, handle: Handle) -> Op[SeenRecord]:
         found = yield from self._ask()
         if found.record.head.identity != handle.identity:
             raise Refusal(replies.CHANGED, "")

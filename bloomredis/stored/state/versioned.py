@@ -18,7 +18,7 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Handle
 
-Found = TypeVar("Found")
+ParametersT = TypeVar("ParametersT")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -34,10 +34,10 @@ NO_TTL: Final = -1
 _log = logging.getLogger("bloomredis")
 
 
-class Versioned(Stored, Generic[Found]):
+class Versioned(Stored, Generic[ParametersT]):
     """Stored state with a generation, which detects eviction, expiry and replacement.
 
-    `Found` is the type of a stored filter's checked parameters.
+    `ParametersT` is the type of a stored filter's checked parameters.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Versioned(Stored, Generic[Found]):
         """The name of the public class."""
 
     @abstractmethod
-    def _find(self) -> Op[Found]:
+    def _find(self) -> Op[ParametersT]:
         """Create the filter if it is missing and parameters were given; check and return its parameters."""
 
     @abstractmethod
-    def _accept(self, found: Found) -> Handle:
+    def _accept(self, found: ParametersT) -> Handle:
         """Remember the stored filter and return its handle."""
 
     def _check_ttl(self, left: int) -> None:
@@ -83,7 +83,7 @@ class Versioned(Stored, Generic[Found]):
     def reopen(self) -> Op[Handle]:
         return self._open_by(self._find, stands=False)
 
-    def _go_on_with(self, found: Found, since: int) -> Op[None]:
+    def _go_on_with(self, found: ParametersT, since: int) -> Op[None]:
         """Remember a filter that a call has emptied; reopen it if another call has opened it since."""
         if self._changes == since:
             self._accept(found)
@@ -91,7 +91,7 @@ class Versioned(Stored, Generic[Found]):
             self.reset()
             yield from self.reopen()
 
-    def _open_by(self, find: Callable[[], Op[Found]], *, stands: bool) -> Op[Handle]:
+    def _open_by(self, find: Callable[[], Op[ParametersT]], *, stands: bool) -> Op[Handle]:
         """Accept the filter that `find` returns.
 
         :param stands: raise a loss, and return the handle of a call that has opened the filter meanwhile.
