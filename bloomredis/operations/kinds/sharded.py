@@ -67,10 +67,10 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         return 0, self.stored.shard(number)
 
     def _place(self, encoded: bytes) -> PartId:
-        return self._shard(self.stored.known_record.number(encoded))
+        return self._shard(self.stored.cached_record.number(encoded))
 
     def _cut(self, encoded: Encoded) -> dict[PartId, NDArray[np.intp]]:
-        return {self._shard(number): own for number, own in self.stored.known_record.parted(encoded).items()}
+        return {self._shard(number): own for number, own in self.stored.cached_record.parted(encoded).items()}
 
     def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         if self.stored.handle is not None:
@@ -94,7 +94,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         return Digests.of(encoded)
 
     def _num_parts(self) -> int:
-        return self.stored.known_record.shards
+        return self.stored.cached_record.shards
 
     def _new_part(self, place: PartId) -> Queueing:
         return Queueing(place[1], self.options)
@@ -108,7 +108,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         return self._on(self._shard(number), call)
 
     def _shards(self) -> list[PartId]:
-        return list(map(self._shard, range(self.stored.known_record.shards)))
+        return list(map(self._shard, range(self.stored.cached_record.shards)))
 
     def local_parameters(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""
@@ -123,7 +123,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         (found,) = yield from self.stored.current()
         parts = yield from self._everywhere(self._shards(), FilterOperations.info)
         return info.sharded(
-            self.name, found, self.stored.known_record.shard, self.stored.known_record.shards, parts
+            self.name, found, self.stored.cached_record.shard, self.stored.cached_record.shards, parts
         )
 
     def _discard_pending(self, generation: bytes | None = None) -> None:

@@ -36,7 +36,7 @@ class AdoptedFilter(StoredFilter):
             rounds = yield from next_round(rounds, self.name)
             found = (yield from self.describe()).header
             record = _record(found, expansion, tightening_ratio)
-            reply = yield from self._as_known(
+            reply = yield from self._if_unchanged(
                 _ADOPT,
                 [self.key, self.auxiliary + b"layer:0"],
                 [found.identity, record.template(), record.layer(0).pack()],

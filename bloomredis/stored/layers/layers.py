@@ -112,7 +112,7 @@ class StoredLayers(Versioned[LayerRecord]):
 
     def recorded_layers(self, handle: Handle) -> Sequence[Layer]:
         """Return the layers, the newest first."""
-        record = self._known(handle)
+        record = self._record_of(handle)
         made = zip(record.numbers, reversed(record.began), strict=True)
         heads = ((number, replace(record.layer(number), created_at=began)) for number, began in made)
         return [Layer(self.layer_key(number), head.identity, planning.stored(head)) for number, head in heads]
@@ -132,7 +132,7 @@ class StoredLayers(Versioned[LayerRecord]):
     def _switch(self, found: LayerRecord, handle: Handle) -> None:
         if self.handle is not handle:
             return
-        known = self._known(handle)
+        known = self._record_of(handle)
         if found.continues(known) or known.ended_before(found):
             self._accept(found)
         else:
@@ -140,7 +140,7 @@ class StoredLayers(Versioned[LayerRecord]):
 
     def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         # Once a layer is added, the stored record is not `known`: a retry or another client adds no second.
-        known = self._known(handle)
+        known = self._record_of(handle)
         try:
             found = yield from self._begin(known, known.following())
         except FilterFullError as error:
@@ -154,10 +154,10 @@ class StoredLayers(Versioned[LayerRecord]):
 
     def _begin_anew(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         """Begin a new generation of a filter whose layers have all ended, which is no loss."""
-        self._switch((yield from self._push(None, self._known(handle).renewed())), handle)
+        self._switch((yield from self._push(None, self._record_of(handle).renewed())), handle)
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
-        self._damaged = self._known(handle)
+        self._damaged = self._record_of(handle)
         try:
             self.report_loss(
                 f"a layer of {self.name!r} is missing: it has vanished, or the record was copied without it",
@@ -228,7 +228,7 @@ class StoredLayers(Versioned[LayerRecord]):
             except FilterNotFoundError:
                 return False
             every = [handle.key, *keys, *handle.extra]
-            if (yield from self._as_known(_DELETE, every, [handle.identity, *arguments])) is not None:
+            if (yield from self._if_unchanged(_DELETE, every, [handle.identity, *arguments])) is not None:
                 return True
 
     # -- the record
@@ -269,7 +269,7 @@ class StoredLayers(Versioned[LayerRecord]):
             self._check_ttl(left)
         return self._parsed(data)
 
-    def _known(self, handle: Handle) -> LayerRecord:
+    def _record_of(self, handle: Handle) -> LayerRecord:
         """Return the record of a handle."""
         *_, length = _IDENTITY.unpack_from(handle.identity)
         return self._made.parse(handle.identity[_IDENTITY.size :][:length])

@@ -131,7 +131,7 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
         while True:
             rounds = yield from next_round(rounds, self.name)
             found = (yield from self.describe()).header
-            reply = yield from self._as_known(
+            reply = yield from self._if_unchanged(
                 script,
                 [self.key, *keys],
                 [found.identity, *arguments(found)],

@@ -52,7 +52,7 @@ class OwningFilter(Protocol):
     handle: Handle | None
 
     @property
-    def known_record(self) -> ShardRecord:
+    def cached_record(self) -> ShardRecord:
         """The record that the object knows."""
 
     def acquire(self) -> Op[Handle]:
@@ -109,21 +109,21 @@ class StoredShard(StoredFilter):
         """
         if not seen.is_being_made:
             return True
-        return (yield from self._as_known(_SETTLE, [self.key], [seen.head.identity, ttl])) is not None
+        return (yield from self._if_unchanged(_SETTLE, [self.key], [seen.head.identity, ttl])) is not None
 
     def drop(self, head: Header) -> Op[None]:
         """Delete the shard if it has this header, even if another client has settled it meanwhile."""
-        deleted = yield from self._as_known(_DELETE, [self.key], [head.identity])
+        deleted = yield from self._if_unchanged(_DELETE, [self.key], [head.identity])
         if deleted is None and head.flags & BEING_MADE:
             settled = replace(head, flags=head.flags & ~BEING_MADE)
-            yield from self._as_known(_DELETE, [self.key], [settled.identity])
+            yield from self._if_unchanged(_DELETE, [self.key], [settled.identity])
 
     # -- using it
 
     def open(self) -> Op[Handle]:
         """Remember the shard that the record names; the next call compares its identity."""
         yield from self._of.acquire()
-        record = self._of.known_record
+        record = self._of.cached_record
         if record.spread != self._record.spread:
             raise FilterLostError(f"{self._of.name!r} was replaced by a filter with other shards: {record}")
         head = record.shard_made(record.made[self._number])

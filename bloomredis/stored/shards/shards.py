@@ -88,7 +88,7 @@ class StoredShards(StoredFilter):
         return self.record.head if self.record else super().head
 
     @property
-    def known_record(self) -> ShardRecord:
+    def cached_record(self) -> ShardRecord:
         """The record that this object knows; the filter must be open."""
         if self.record is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
@@ -102,7 +102,7 @@ class StoredShards(StoredFilter):
     def shard(self, number: int) -> StoredShard:
         """Return the state of a shard."""
         if number not in self._shards:
-            self._shards.setdefault(number, StoredShard(self, number, self.known_record, self.wait))
+            self._shards.setdefault(number, StoredShard(self, number, self.cached_record, self.wait))
         return self._shards[number]
 
     def reset(self) -> None:
@@ -204,7 +204,7 @@ class StoredShards(StoredFilter):
 
     def each_shard(self, call: Callable[[StoredShard], Op[T]]) -> Op[list[T]]:
         """Run an operation for each shard; return the answers in order."""
-        return self._each(call(self.shard(number)) for number in range(self.known_record.shards))
+        return self._each(call(self.shard(number)) for number in range(self.cached_record.shards))
 
     def _missing(self, record: ShardRecord) -> Op[str]:
         """Return the name of a shard that differs from the record; "" if all shards match it."""
@@ -257,7 +257,7 @@ class StoredShards(StoredFilter):
 
     def _settle(self, record: ShardRecord) -> Op[SeenRecord | None]:
         """Write the times of all shards and the state "in use"; return None if the record has changed."""
-        reply = yield from self._as_known(_SETTLE, [self.key], [record.head.identity, record.table])
+        reply = yield from self._if_unchanged(_SETTLE, [self.key], [record.head.identity, record.table])
         if reply is None:
             return None
         data, ttl = reply
@@ -362,7 +362,7 @@ class StoredShards(StoredFilter):
         if (yield from self._is_stored(record)):
             seen = {number: each for number, each in enumerate(outcomes) if isinstance(each, Seen)}
             yield from self._drop(record, seen)
-            yield from self._as_known(_DELETE, [self.key], [record.head.identity])
+            yield from self._if_unchanged(_DELETE, [self.key], [record.head.identity])
 
     def expire(self, ttl: int) -> Op[None]:
         """Let all shards, and then the record, expire in `ttl` ms."""
