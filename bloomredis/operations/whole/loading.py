@@ -224,10 +224,10 @@ class Load:
         """True if segments are cheaper for the items than single probes."""
         if self.layout is None or not self._uses_segments:
             return False
-        return self.items * self.layout.num_hashes >= self._dense or self.goes_again
+        return self.items * self.layout.num_hashes >= self._dense or self.has_only_digests
 
     @property
-    def goes_again(self) -> bool:
+    def has_only_digests(self) -> bool:
         """True if waiting items were entered once before; only their digests are left."""
         return bool(self.waiting) and isinstance(self.waiting[0].encoded, Digests)
 
@@ -301,7 +301,7 @@ class Load:
             self._bitmap[:] = self.layers.newest
         self._empty()
 
-    def go_back(self, layers: LayerBits | None) -> None:
+    def undo_entering(self, layers: LayerBits | None) -> None:
         """Let all entered items wait again.
 
         :param layers: the known layers; None if they must be read.
@@ -385,7 +385,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
         try:
             yield from membership.add_unasked(each.encoded, each.items)
         except (BatchInterruptedError, *TRANSIENT) as error:
-            if load.goes_again:  # only digests of the items are left, not the items for `rest`
+            if load.has_only_digests:  # only digests of the items are left, not the items for `rest`
                 raise (error.__cause__ or error) from None
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_batch_of_stream(error, "load", rest, can_repeat_all=at == 0 and load.is_first)
@@ -417,7 +417,7 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
         reserved = yield from _reserve(membership, load, layers)
     except LayoutChanged:
         load.vain_rounds += 1
-        load.go_back(None)
+        load.undo_entering(None)
         return
     changed = False
     try:
@@ -432,7 +432,7 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
     layers.room += reserved - new
     if changed:
         load.vain_rounds += 1
-        load.go_back(None)
+        load.undo_entering(None)
     else:
         load.vain_rounds = 0
         load.empty()
@@ -444,7 +444,7 @@ def _reserve(membership: Membership, load: Load, layers: LayerBits) -> Op[int]:
     layers.room -= reserved
     if reserved < load.candidates:  # other clients have added items meanwhile
         layers.room = reserved
-        load.go_back(layers)
+        load.undo_entering(layers)
         yield Compute(load.enter)
         layers.room = 0
     return reserved

@@ -188,7 +188,7 @@ class StoredLayers(Versioned[LayerRecord]):
             if self._new is None:
                 raise
             found = yield from self._push(None, self._new.renewed(), _ALL)
-            yield from self._go_on_with(found, since)
+            yield from self._accept_or_reopen(found, since)
             return
         rounds = None
         while True:
@@ -196,7 +196,7 @@ class StoredLayers(Versioned[LayerRecord]):
             empty = found.renewed()
             found = yield from self._push(found, empty, _ALL)
             if found.head.generation == empty.head.generation:
-                yield from self._go_on_with(found, since)
+                yield from self._accept_or_reopen(found, since)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:

@@ -410,7 +410,7 @@ class StoredModule(Versioned[MarkedFilter]):
             reply = yield from self._if_unchanged(_CLEAR, keys, [*arguments, *options(state)])
             if reply is not None:
                 cleared = MarkedFilter(self._read(reply), generation, found.kind, found.is_encoded)
-                yield from self._go_on_with(cleared, since)
+                yield from self._accept_or_reopen(cleared, since)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:

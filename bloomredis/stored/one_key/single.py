@@ -112,7 +112,7 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
         except FilterNotFoundError:
             yield from self.reopen()
         else:
-            yield from self._go_on_with(self.read(reply).header, since)
+            yield from self._accept_or_reopen(self.read(reply).header, since)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; return True if it existed."""

@@ -167,7 +167,7 @@ class StoredShards(StoredFilter):
             )
             record = found.record
             if record.state != IN_USE:
-                done = yield from self._go_on(found, noticed=noticed)
+                done = yield from self._finish_work(found, noticed=noticed)
                 if done is not None:
                     return done
                 continue
@@ -214,7 +214,7 @@ class StoredShards(StoredFilter):
                 return shard_record.shard_of(self.name, number)
         return ""
 
-    def _go_on(self, found: SeenRecord, *, noticed: bool) -> Op[SeenRecord | None]:
+    def _finish_work(self, found: SeenRecord, *, noticed: bool) -> Op[SeenRecord | None]:
         """Finish the work that a record's state asks for; return the record if it is in use now, else None.
 
         :param noticed: the caller knows of the loss of an earlier record.

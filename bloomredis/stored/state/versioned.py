@@ -83,7 +83,7 @@ class Versioned(Stored, Generic[ParametersT]):
     def reopen(self) -> Op[Handle]:
         return self._open_by(self._find, stands=False)
 
-    def _go_on_with(self, found: ParametersT, since: int) -> Op[None]:
+    def _accept_or_reopen(self, found: ParametersT, since: int) -> Op[None]:
         """Remember a filter that a call has emptied; reopen it if another call has opened it since."""
         if self._changes == since:
             self._accept(found)
