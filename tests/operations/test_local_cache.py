@@ -155,7 +155,7 @@ def test_a_copy_is_warm_at_once(
     bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     """The first call reads pieces for some time, and at least one."""
-    monkeypatch.setattr(local_cache, "_AT_ONCE", seconds)
+    monkeypatch.setattr(local_cache, "_UNPAUSED_SECONDS", seconds)
     size = {"capacity": 1_000_000, "error_rate": 0.01}
     bloom(any_client, "seen", **size).add_many(ITEMS)
     f = bloom(any_client, "seen", local_cache=True, local_cache_check=100, **size)

@@ -141,9 +141,9 @@ class _NewestCopy:
 
     def _copy(self) -> Any:
         cache = self.__dict__["cache"]
-        handle = cache._stored.handle
+        handle = cache.stored.handle
         if handle is not None and cache._copy.handle is not handle:
-            cache._copy = local_cache._Copy(handle)
+            cache._copy = local_cache._CachedBits(handle)
         return cache._copy
 
     def __getattr__(self, name: str) -> Any:
@@ -169,7 +169,7 @@ def _the_cache_answers_for_any(patch: Patch) -> None:
 
     def has(self: Any, encoded: bytes) -> bool:
         copy = self._copy
-        is_fresh = copy is not None and vars(local_cache)["clock"].now() < copy.until
+        is_fresh = copy is not None and vars(local_cache)["clock"].now() < copy.answers_until
         return is_fresh and encoded not in self._pending.items and copy.bits.has(encoded)
 
     patch(CachedMembership, "has", has)

@@ -55,7 +55,7 @@ def _a_lost_record_is_revived(patch: Patch) -> None:
     """A6: an object whose whole knowledge has expired begins a layer in the old generation."""
 
     def begin_anew(self: Any, _: Any, handle: Any) -> Any:
-        revived = replace(self._known(handle), newest=0, began=())
+        revived = replace(self._record_of(handle), newest=0, began=())
         self._switch((yield from self._push(None, revived)), handle)
 
     patch(StoredLayers, "RECOVERY", {**StoredLayers.RECOVERY, replies.ENDED: begin_anew})

@@ -34,7 +34,7 @@ from bloomredis.stored.state.handle import Handle, LayoutChanged
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_AT_ONCE: Final = 0.03
+_UNPAUSED_SECONDS: Final = 0.03
 """Seconds for which the pieces of a new copy are read without a pause."""
 
 _SHARE: Final = 20
@@ -46,15 +46,15 @@ _MISSES: Final = 100
 _log = logging.getLogger("bloomredis")
 
 
-class _Copy:
+class _CachedBits:
     """The copy of one generation."""
 
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
         self.bits = Bits(handle.bitmap)
-        self.until = self.not_before = 0.0  # monotonic times: end of answers, earliest next piece
+        self.answers_until = self.next_read = 0.0  # monotonic times: end of answers, earliest next piece
         self.next_piece: int | None = 0  # first byte of the next piece; None if all were read
-        self.at_once = _AT_ONCE  # seconds left for reading without a pause
+        self.unpaused = _UNPAUSED_SECONDS  # seconds left for reading without a pause
         self.misses = 0
 
 
@@ -80,7 +80,7 @@ class CachedMembership:
         self._pending = pending
         self._membership = membership
         self._check = check
-        self._copy: _Copy | None = None
+        self._copy: _CachedBits | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_copy": None}  # another process reads a copy of its own
@@ -92,7 +92,7 @@ class CachedMembership:
             copy is not None
             and encoded not in self._pending.items  # a pending item gets the answer of its call
             and copy.handle is self.stored.handle
-            and clock.now() < copy.until
+            and clock.now() < copy.answers_until
             and copy.bits.has(encoded)
         )
 
@@ -100,7 +100,7 @@ class CachedMembership:
         """Return whether no piece of the filter needs to be read before the next call."""
         copy = self._copy
         return (
-            copy is not None and copy.handle is handle and (copy.next_piece is None or now < copy.not_before)
+            copy is not None and copy.handle is handle and (copy.next_piece is None or now < copy.next_read)
         )
 
     def _learn_one(self, handle: Handle, item: bytes, sent: float, *, there: bool, new: bool = False) -> None:
@@ -181,7 +181,7 @@ class CachedMembership:
     def _unknown(self, handle: Handle, batch: HashedBatch) -> NDArray[np.intp]:
         """Return the indexes of the items that the copy cannot answer."""
         copy = self._copy
-        if copy is None or copy.handle is not handle or clock.now() >= copy.until:
+        if copy is None or copy.handle is not handle or clock.now() >= copy.answers_until:
             return np.arange(len(batch.encoded))
         missing = batch.addresses.missing(copy.bits.array)
         if pending := self._pending.items:  # pending items get the answers of their calls
@@ -194,12 +194,12 @@ class CachedMembership:
         pending = self._pending.items
         return bool(pending) and all(as_bytes(item) in pending for item in items)
 
-    def _refreshed(self, handle: Handle) -> Op[_Copy]:
+    def _refreshed(self, handle: Handle) -> Op[_CachedBits]:
         """Return the copy of the filter of `handle`, after reading the pieces that are due."""
         copy = self._copy
         if copy is None or copy.handle is not handle:
-            copy = self._copy = _Copy(handle)
-        while (first := copy.next_piece) is not None and clock.now() >= copy.not_before:
+            copy = self._copy = _CachedBits(handle)
+        while (first := copy.next_piece) is not None and clock.now() >= copy.next_read:
             following, asked = first + PIECE_BYTES, clock.now()
             # Set before the read, so that concurrent calls go on with the piece after this one.
             copy.next_piece = following if following < len(copy.bits.bytes) else None
@@ -212,12 +212,12 @@ class CachedMembership:
             if not is_read:
                 break
             now = clock.now()
-            copy.at_once = copy.at_once - (now - asked) if copy.next_piece is not None else 0.0
-            if copy.at_once <= 0.0:
-                copy.not_before = now + _SHARE * (now - asked)
+            copy.unpaused = copy.unpaused - (now - asked) if copy.next_piece is not None else 0.0
+            if copy.unpaused <= 0.0:
+                copy.next_read = now + _SHARE * (now - asked)
         return copy
 
-    def _read(self, copy: _Copy, first: int) -> Op[bool]:
+    def _read(self, copy: _CachedBits, first: int) -> Op[bool]:
         """Read a piece into the copy; return False after an error."""
         try:
             piece = yield from self.stored.run(
@@ -231,14 +231,14 @@ class CachedMembership:
         copy.bits.unite(first, piece)
         return True
 
-    def _learn(self, copy: _Copy, sent: float, there: HashedBatch | None, misses: int) -> None:
+    def _learn(self, copy: _CachedBits, sent: float, there: HashedBatch | None, misses: int) -> None:
         """Record that a call sent at `sent` has confirmed the generation, and that items are in the filter.
 
         :param misses: how many of the items other clients had added.
         """
         if there is not None:
             there.addresses.set(copy.bits.array)
-        copy.until = max(copy.until, sent + self._check)
+        copy.answers_until = max(copy.answers_until, sent + self._check)
         copy.misses += misses
         if copy.next_piece is None and copy.misses >= _MISSES:
             copy.next_piece, copy.misses = 0, 0
