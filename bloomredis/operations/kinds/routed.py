@@ -24,10 +24,10 @@ from bloomredis.operations.items.packing import packed_batch
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.kinds.runs import (
-    Made,
+    CallAndOutcome,
     PartAnswers,
+    PartItems,
     Picked,
-    Run,
     answers_of,
     interrupted_error,
     merge_answers,
@@ -104,11 +104,11 @@ class RoutedOperations(Verbs):
         return part
 
     def _on(self, place: PartId, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """Run an operation on a part, on its server."""
+        """PartItems an operation on a part, on its server."""
         return on_server(place[0] if self.servers > 1 else None, call(self._part(place)))
 
     def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """Run an operation on the part of the filter that has an item."""
+        """PartItems an operation on the part of the filter that has an item."""
         yield from self._ready()
         return (yield from self._on(self._place(encoded), call))
 
@@ -117,7 +117,7 @@ class RoutedOperations(Verbs):
         return self._part(self._place(encoded))
 
     def _everywhere(self, places: Iterable[PartId], call: Callable[[Queueing], Op[T]]) -> Op[list[T]]:
-        """Run an operation on several parts; all end before the error of one is raised."""
+        """PartItems an operation on several parts; all end before the error of one is raised."""
         outcomes = yield from gather(self._on(place, call) for place in places)
         return unless_failed(outcomes)
 
@@ -132,25 +132,25 @@ class RoutedOperations(Verbs):
         """Return the items of each part, possibly packed."""
         return ([*Picked(encoded, own)] for own in owns)
 
-    def _runs(self, encoded: Encoded) -> list[Run]:
+    def _runs(self, encoded: Encoded) -> list[PartItems]:
         """Return a run for each part that has items of the batch."""
         cut = self._cut(encoded)
         owns = list(cut.values())
         batches = zip(cut, owns, self._batches(encoded, owns), strict=True)
-        return [Run(place[0], self._part(place), own, mine) for place, own, mine in batches]
+        return [PartItems(place[0], self._part(place), own, mine) for place, own, mine in batches]
 
-    def _server(self, run: Run) -> int | None:
+    def _server(self, run: PartItems) -> int | None:
         return run.server if self.servers > 1 else None
 
     def _gathered(
-        self, runs: Sequence[Run], operations: Iterable[Op[list[T]]]
+        self, runs: Sequence[PartItems], operations: Iterable[Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
-        """Run an operation for each run; return the indexes of its items with its answers or error."""
+        """PartItems an operation for each run; return the indexes of its items with its answers or error."""
         placed = (on_server(self._server(run), each) for run, each in zip(runs, operations, strict=True))
         outcomes = yield from gather(placed)
         return [(run.own.tolist(), outcome) for run, outcome in zip(runs, outcomes, strict=True)]
 
-    def _calls(self, runs: Sequence[Run], *, adds: bool) -> list[Any]:
+    def _calls(self, runs: Sequence[PartItems], *, adds: bool) -> list[Any]:
         """Return one call for each run; none at all if a run needs more than one call."""
         handles = [run.part.membership.handle_of(len(run.own), adds=adds) for run in runs]
         calls: list[Any] = []
@@ -159,7 +159,7 @@ class RoutedOperations(Verbs):
             calls.append(new(cast("Handle", handle), *packed_batch(cast("Handle", handle), run.batch)))
         return calls
 
-    def _placed(self, runs: Sequence[Run], calls: Sequence[Call]) -> Many:
+    def _placed(self, runs: Sequence[PartItems], calls: Sequence[Call]) -> Many:
         """Return a step that makes one call for each run, all concurrently."""
         if self.servers > 1:
             calls = [call.to(run.server) for call, run in zip(calls, runs, strict=True)]
@@ -182,7 +182,7 @@ class RoutedOperations(Verbs):
         """Add encoded items; `items` are the caller's."""
         yield from self._ready()
         runs, answered = self._runs(encoded), PartAnswers()
-        calls, made = self._calls(runs, adds=True), list[Made | None]([None]) * len(runs)
+        calls, made = self._calls(runs, adds=True), list[CallAndOutcome | None]([None]) * len(runs)
         if calls:
             replies: Sequence[Outcome]
             try:
@@ -192,7 +192,7 @@ class RoutedOperations(Verbs):
             made = list(zip(calls, replies, strict=True))
         if all(each is not None and each[0].is_plain(each[1]) for each in made):
             for run, each in zip(runs, made, strict=True):
-                run.part.membership.end_call(*cast("Made", each))
+                run.part.membership.end_call(*cast("CallAndOutcome", each))
             return Answers(partial(store_one, runs, made), merge_replies(runs, made))
         operations = [
             answered.recorded(
@@ -212,7 +212,7 @@ class RoutedOperations(Verbs):
         """Test encoded items."""
         yield from self._ready()
         runs = self._runs(encoded)
-        calls, made = self._calls(runs, adds=False), list[Made | None]([None]) * len(runs)
+        calls, made = self._calls(runs, adds=False), list[CallAndOutcome | None]([None]) * len(runs)
         if calls:
             made = list(zip(calls, (yield self._placed(runs, calls)), strict=True))
         pairs = list(zip(runs, made, strict=True))
@@ -252,7 +252,7 @@ class RoutedOperations(Verbs):
         """Claim encoded items; `items` are the caller's."""
         claimed: list[tuple[Queueing, ClaimState]] = []
 
-        def claim(run: Run) -> Op[list[ClaimState]]:
+        def claim(run: PartItems) -> Op[list[ClaimState]]:
             def made(state: ClaimState) -> ClaimState:
                 claimed.append((run.part, state))
                 return state
@@ -261,7 +261,7 @@ class RoutedOperations(Verbs):
 
         yield from self._ready()
         cut = self._cut(encoded).items()  # not packed, since claims pack items themselves
-        runs = [Run(place[0], self._part(place), own, [*Picked(encoded, own)]) for place, own in cut]
+        runs = [PartItems(place[0], self._part(place), own, [*Picked(encoded, own)]) for place, own in cut]
         try:
             outcomes = yield from self._gathered(runs, map(claim, runs))
         except BaseException:  # the caller was cancelled or interrupted

@@ -16,12 +16,12 @@ from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
 
-Made = tuple[Any, Any]
+CallAndOutcome = tuple[Any, Any]
 """A call that adds or tests items, and its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PartItems:
     """The items of a batch that belong to one part.
 
     :ivar server: the number of the part's server.
@@ -34,7 +34,7 @@ class Run:
     batch: Any  # `Encoded` or `Prepared`
 
 
-def merge_replies(runs: Sequence[Run], made: Sequence[Made | None]) -> list[bool]:
+def merge_replies(runs: Sequence[PartItems], made: Sequence[CallAndOutcome | None]) -> list[bool]:
     """Return the answers in the replies to one call of each run, in the order of the batch."""
     order = np.concatenate([run.own for run in runs])
     answers = np.empty(len(order), np.bool_)
@@ -44,7 +44,7 @@ def merge_replies(runs: Sequence[Run], made: Sequence[Made | None]) -> list[bool
     return told
 
 
-def raise_interruption(made: Sequence[Made | None], operations: Iterable[Op[Any]]) -> None:
+def raise_interruption(made: Sequence[CallAndOutcome | None], operations: Iterable[Op[Any]]) -> None:
     """Raise the interruption of the caller, if there was one, after each operation has recorded it."""
     error = made[0][1] if made[0] else None
     if isinstance(error, BaseException) and not isinstance(error, Exception):
@@ -54,7 +54,7 @@ def raise_interruption(made: Sequence[Made | None], operations: Iterable[Op[Any]
         raise error
 
 
-def store_one(runs: Sequence[Run], made: Sequence[Made | None], i: int, answer: bool) -> None:  # noqa: FBT001 - as `Answers` gives it
+def store_one(runs: Sequence[PartItems], made: Sequence[CallAndOutcome | None], i: int, answer: bool) -> None:  # noqa: FBT001 - as `Answers` gives it
     """Store the answer to an item of a batch."""
     for run, each in zip(runs, made, strict=True):
         if each and i in run.own:
