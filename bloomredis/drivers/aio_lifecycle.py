@@ -93,7 +93,7 @@ class Portable(AsyncDriven, Generic[I]):
         parts = await self._run(reading.read_parts(transfer.stored_of(self._operations)))
 
         async def pieces(part: Part) -> AsyncIterator[list[bytes]]:
-            for run in reading.runs(part):
+            for run in reading.byte_ranges(part):
                 yield await self._run(parts.read(part, run))
 
         return union.stored_source(parts, pieces, share_node(self._client, for_client))

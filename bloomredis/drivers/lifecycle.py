@@ -131,7 +131,7 @@ class Portable(Driven, Generic[I]):
         parts = self._run(reading.read_parts(transfer.stored_of(self._operations)))
 
         def pieces(part: Part) -> Iterator[list[bytes]]:
-            return (self._run(parts.read(part, run)) for run in reading.runs(part))
+            return (self._run(parts.read(part, run)) for run in reading.byte_ranges(part))
 
         return union.stored_source(parts, pieces, share_node(self._client, for_client))
 

@@ -186,7 +186,7 @@ def _transfer(
     try:
         yield from within(here, target.begin())
         for part in source.saved.parts:
-            for run in reading.runs(part):
+            for run in reading.byte_ranges(part):
                 data = yield from within(there, source.read(part, run))
                 yield from within(here, target.write(part, list(zip(run, data, strict=True))))
                 done += sum(map(len, data))

@@ -28,7 +28,7 @@ from bloomredis.protocol.steps import Next, Op
 from bloomredis.stored.header import Header
 from bloomredis.stored.saved import mergeable
 from bloomredis.stored.saved.format import Part, Saved
-from bloomredis.stored.saved.reading import StoredParts, read_parts, runs
+from bloomredis.stored.saved.reading import StoredParts, byte_ranges, read_parts
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Description, Handle, LayoutChanged
 
@@ -68,8 +68,8 @@ Pieces = Iterator[list[bytes]] | AsyncIterator[list[bytes]]
 class MergeSource:
     """A filter to be merged into another.
 
-    :param pieces: returns an iterator over the pieces of a part, one run of `runs` at a time; with an asyncio
-        driver an async iterator.
+    :param pieces: returns an iterator over the pieces of a part, those of one of its `byte_ranges` at a time;
+        with an asyncio driver an async iterator.
     :param beside: returns the key of a part if one script can take it together with the given key, else None.
     """
 
@@ -106,7 +106,7 @@ def local_pieces(local: LocalFilter[Any]) -> Callable[[Part], Iterator[list[byte
 
     def pieces(part: Part) -> Iterator[list[bytes]]:
         own = found[part.number]
-        return ([bytes(own[first : first + PIECE_BYTES]) for first in run] for run in runs(part))
+        return ([bytes(own[first : first + PIECE_BYTES]) for first in run] for run in byte_ranges(part))
 
     return pieces
 
@@ -146,7 +146,7 @@ def _merge_part(
         or_run = _way(stored, handle, source, part)
         try:
             new = 0
-            for run in runs(part):
+            for run in byte_ranges(part):
                 new += yield from or_run(run)
                 note(min(run.stop, part.num_bytes))
             added = min(_more(found.header, ones, new), part.header.count)

@@ -47,7 +47,7 @@ class StoredParts:
             raise _lost(self.name) from None
 
 
-def runs(part: Part) -> Iterator[range]:
+def byte_ranges(part: Part) -> Iterator[range]:
     """Yield the indexes of the first bytes of a part's pieces, one range for each round trip."""
     for first in range(0, part.num_bytes, PIECE_BYTES * AT_ONCE):
         yield range(first, min(first + PIECE_BYTES * AT_ONCE, part.num_bytes), PIECE_BYTES)
