@@ -17,7 +17,7 @@ from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.workloads.bulk import fill
 from benchmarks.workloads.items import strings
 from bloomredis.bits import encoding, hashing
-from bloomredis.bits.hashing import AT_ONCE
+from bloomredis.bits.hashing import HASHED_AT_ONCE
 from bloomredis.bits.layout import Layout
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.operations.whole import loading
@@ -40,7 +40,7 @@ def _stages(layout: Layout, piece: Sequence[str]) -> dict[str, float]:
     """Time the stages of each piece of items."""
 
     def cut() -> Iterator[Sequence[str]]:
-        return (piece[start : start + AT_ONCE] for start in range(0, len(piece), AT_ONCE))
+        return (piece[start : start + HASHED_AT_ONCE] for start in range(0, len(piece), HASHED_AT_ONCE))
 
     stages: dict[str, Callable[[], object]] = {
         "read the items, from a list": lambda: list(islice(iter(piece), LOAD_ITEMS)),

@@ -8,7 +8,7 @@ from typing import Final
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.derived import derived
-from bloomredis.bits.hashing import AT_ONCE
+from bloomredis.bits.hashing import HASHED_AT_ONCE
 from bloomredis.bits.layout import Layout
 
 _COUNTED_BYTES: Final = 1 << 20  # bytes to count at a time
@@ -59,8 +59,8 @@ class Bits:
     def has_many(self, encoded: Sequence[str | bytes]) -> NDArray[np.bool_]:
         """Return one value for each item: True if all its bits are set."""
         present = np.ones(len(encoded), dtype=np.bool_)
-        for start in range(0, len(encoded), AT_ONCE):
-            addresses = self.layout.hashed(encoded[start : start + AT_ONCE]).addresses()
+        for start in range(0, len(encoded), HASHED_AT_ONCE):
+            addresses = self.layout.hashed(encoded[start : start + HASHED_AT_ONCE]).addresses()
             present[start + addresses.missing(self.array)] = False
         return present
 

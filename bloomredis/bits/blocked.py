@@ -30,7 +30,7 @@ from bloomredis.bits.block_hashing import (
 )
 from bloomredis.bits.derived import derived
 from bloomredis.bits.encoding import Item
-from bloomredis.bits.hashing import AT_ONCE, Digests
+from bloomredis.bits.hashing import HASHED_AT_ONCE, Digests
 from bloomredis.bits.limits import BLOCK_BITS
 
 FEWEST_OF_NUMPY: Final = 14
@@ -141,5 +141,5 @@ class Blocked:
             one = self.pack_one
             return b"".join([one(item.encode() if isinstance(item, str) else item) for item in items])
         sizes = self.regions, self.bits_per_block, self.block_bits
-        starts = range(0, len(items), AT_ONCE)
-        return b"".join([packed(items[start : start + AT_ONCE], *sizes) for start in starts])
+        starts = range(0, len(items), HASHED_AT_ONCE)
+        return b"".join([packed(items[start : start + HASHED_AT_ONCE], *sizes) for start in starts])

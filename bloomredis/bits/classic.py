@@ -70,8 +70,8 @@ class Classic:
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the offsets of encoded items as little-endian u32, item after item."""
         return b"".join(
-            self.hashed(items[start : start + hashing.AT_ONCE]).packed()
-            for start in range(0, len(items), hashing.AT_ONCE)
+            self.hashed(items[start : start + hashing.HASHED_AT_ONCE]).packed()
+            for start in range(0, len(items), hashing.HASHED_AT_ONCE)
         )
 
 

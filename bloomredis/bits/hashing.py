@@ -21,7 +21,7 @@ from mmh3 import hash_bytes
 from bloomredis.bits.arrays import NDArray, np
 
 DIGEST_BYTES: Final = 16
-AT_ONCE: Final = 8192
+HASHED_AT_ONCE: Final = 8192
 """The number of items to hash together; the temporaries of more items outgrow the processor's cache."""
 
 
@@ -63,9 +63,9 @@ def digests(items: Sequence[str | bytes]) -> bytes | memoryview:
     """Return the MurmurHash3 digests of all items, 16 bytes each, concatenated."""
     if isinstance(items, Digests):
         return items.joined
-    if len(items) <= AT_ONCE:
+    if len(items) <= HASHED_AT_ONCE:
         return b"".join(map(hash_bytes, items))
-    return b"".join([digests(items[at : at + AT_ONCE]) for at in range(0, len(items), AT_ONCE)])
+    return b"".join([digests(items[at : at + HASHED_AT_ONCE]) for at in range(0, len(items), HASHED_AT_ONCE)])
 
 
 @lru_cache(maxsize=256)

@@ -27,7 +27,7 @@ from bloomredis.protocol.judging import judge
 from bloomredis.protocol.replies import is_no_reply, word_of
 from bloomredis.protocol.steps import Call, Command, Part, Reply, Sleep, joined, parted
 
-PATIENCE: Final = 30.0
+RETRY_SECONDS: Final = 30.0
 """The seconds for which a call is retried while its slot migrates.
 
 A migration takes milliseconds, or seconds for a large filter.  The limit must stay below the ten minutes for
@@ -61,7 +61,7 @@ class Retries:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._deadline = time.monotonic() + PATIENCE
+        self._deadline = time.monotonic() + RETRY_SECONDS
         self._pauses = pauses()
         self._losses = 0
 

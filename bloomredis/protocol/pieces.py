@@ -9,7 +9,7 @@ from bloomredis.protocol import forms, scripts
 PIECE_BYTES: Final = 128 << 10
 """The bytes that one script reads or writes, in some 0.1 ms."""
 
-AT_ONCE: Final = 8
+PIECES_AT_ONCE: Final = 8
 """The number of pieces in one round trip."""
 
 READ: Final = scripts.load_script("read", forms.data)

@@ -46,7 +46,7 @@ def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("bloomredis.") and hasattr(module, "LOAD_ITEMS"):
             monkeypatch.setattr(module, "LOAD_ITEMS", 1000)
-    monkeypatch.setattr(loading, "AT_ONCE", 300)
+    monkeypatch.setattr(loading, "HASHED_AT_ONCE", 300)
     monkeypatch.setattr(loading, "SEGMENT_BYTES", 2048)
     monkeypatch.setattr(loading, "FEWEST_BYTES", 1)
     monkeypatch.setattr(loading, "DENSE", 100)

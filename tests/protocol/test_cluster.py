@@ -101,7 +101,7 @@ def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
     met, acts = play(CALL, says=itertools.repeat(errors(TryAgainError)))
     assert isinstance(met, TryAgainError)
-    assert len(sent(acts)) == cluster.PATIENCE + 1
+    assert len(sent(acts)) == cluster.RETRY_SECONDS + 1
     meaning = replies.explained(met)
     assert isinstance(meaning, ServerRefusedError)
     assert meaning.word == "TRYAGAIN"

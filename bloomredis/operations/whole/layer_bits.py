@@ -21,7 +21,7 @@ from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.protocol import forms
 from bloomredis.protocol.calls import call, send_command
 from bloomredis.protocol.gather import gather, unless_failed
-from bloomredis.protocol.pieces import AT_ONCE, PIECE_BYTES, READ
+from bloomredis.protocol.pieces import PIECE_BYTES, PIECES_AT_ONCE, READ
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header
@@ -90,7 +90,7 @@ def _room(layer: Layer) -> Op[int]:
     return 1
 
 
-RUN_BYTES: Final = PIECE_BYTES * AT_ONCE
+RUN_BYTES: Final = PIECE_BYTES * PIECES_AT_ONCE
 """Bytes read in one round trip."""
 
 

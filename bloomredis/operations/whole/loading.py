@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, cast
 from bloomredis.bits.arrays import np
 from bloomredis.bits.batch import BatchBits, Bytes
 from bloomredis.bits.encoding import Encoder, Item, rows_from
-from bloomredis.bits.hashing import AT_ONCE, DIGEST_BYTES, Digests
+from bloomredis.bits.hashing import DIGEST_BYTES, HASHED_AT_ONCE, Digests
 from bloomredis.bits.layout import Layout
 from bloomredis.errors import (
     BatchInterruptedError,
@@ -169,8 +169,8 @@ class Load:
             )
         while self.waiting and not self._is_cut:
             waiting = self.waiting.pop(0)
-            for start in range(0, len(waiting.hashed), AT_ONCE):
-                piece = waiting.hashed[start : start + AT_ONCE]
+            for start in range(0, len(waiting.hashed), HASHED_AT_ONCE):
+                piece = waiting.hashed[start : start + HASHED_AT_ONCE]
                 entered = self._enter_into(self.layers, piece) if self.layers else self._enter(piece)
                 self.entered += entered
                 if entered < len(piece):

@@ -10,7 +10,7 @@ from bloomredis.errors import FilterLostError, FilterNotFoundError
 from bloomredis.protocol import replies
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.gather import gather, unless_failed
-from bloomredis.protocol.pieces import AT_ONCE, PIECE_BYTES, READ
+from bloomredis.protocol.pieces import PIECE_BYTES, PIECES_AT_ONCE, READ
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.layers.layers import StoredLayers
@@ -49,8 +49,8 @@ class StoredParts:
 
 def byte_ranges(part: Part) -> Iterator[range]:
     """Yield the indexes of the first bytes of a part's pieces, one range for each round trip."""
-    for first in range(0, part.num_bytes, PIECE_BYTES * AT_ONCE):
-        yield range(first, min(first + PIECE_BYTES * AT_ONCE, part.num_bytes), PIECE_BYTES)
+    for first in range(0, part.num_bytes, PIECE_BYTES * PIECES_AT_ONCE):
+        yield range(first, min(first + PIECE_BYTES * PIECES_AT_ONCE, part.num_bytes), PIECE_BYTES)
 
 
 def read_parts(stored: Stored) -> Op[StoredParts]:

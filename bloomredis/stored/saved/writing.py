@@ -11,7 +11,7 @@ from bloomredis.protocol import clock, forms, replies, scripts
 from bloomredis.protocol.calls import call, send_all, send_command
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.keys import auxiliary_prefix
-from bloomredis.protocol.pieces import AT_ONCE, PIECE_BYTES
+from bloomredis.protocol.pieces import PIECE_BYTES, PIECES_AT_ONCE
 from bloomredis.protocol.receipts import Session, Sessions, in_session
 from bloomredis.protocol.replies import OutcomeMatters, Refusal
 from bloomredis.protocol.steps import Command, Op
@@ -116,8 +116,8 @@ def put_strings(name: str, strings: Mapping[bytes, bytes]) -> Op[None]:
     writing = Writing(name, next(iter(strings)))
     for final, data in strings.items():
         yield from writing.allocate(final, len(data))
-        for start in range(0, len(data), PIECE_BYTES * AT_ONCE):
-            part = range(start, min(start + PIECE_BYTES * AT_ONCE, len(data)), PIECE_BYTES)
+        for start in range(0, len(data), PIECE_BYTES * PIECES_AT_ONCE):
+            part = range(start, min(start + PIECE_BYTES * PIECES_AT_ONCE, len(data)), PIECE_BYTES)
             yield from writing.write(final, len(data), [(at, data[at : at + PIECE_BYTES]) for at in part])
             if writing.is_renewal_due():
                 yield from writing.touch()

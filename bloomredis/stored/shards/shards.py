@@ -51,7 +51,7 @@ from bloomredis.stored.state.versioned import Versioned
 T = TypeVar("T")
 _RESERVE, _SETTLE = (scripts.load_script(verb, forms.record) for verb in ("reserve_record", "settle_record"))
 _DELETE: Final = scripts.load_script("delete", forms.integer)
-_AT_ONCE: Final = 256
+_SHARDS_AT_ONCE: Final = 256
 """The most shards that are read or created in one round trip."""
 
 
@@ -200,7 +200,7 @@ class StoredShards(StoredFilter):
 
     def _each(self, operations: Iterable[Op[T]]) -> Op[list[T]]:
         """Run operations on shards concurrently; return the answers in order."""
-        return unless_failed((yield from gather(operations, most=_AT_ONCE)))
+        return unless_failed((yield from gather(operations, most=_SHARDS_AT_ONCE)))
 
     def each_shard(self, call: Callable[[StoredShard], Op[T]]) -> Op[list[T]]:
         """Run an operation for each shard; return the answers in order."""
@@ -357,7 +357,9 @@ class StoredShards(StoredFilter):
 
         Keys that hold no shard of any record are left alone.
         """
-        outcomes = yield from gather((shard.seen() for shard in self._shards_of(record)), most=_AT_ONCE)
+        outcomes = yield from gather(
+            (shard.seen() for shard in self._shards_of(record)), most=_SHARDS_AT_ONCE
+        )
         unless_failed(each for each in outcomes if not isinstance(each, FilterMismatchError))
         if (yield from self._is_stored(record)):
             seen = {number: each for number, each in enumerate(outcomes) if isinstance(each, Seen)}
