@@ -74,7 +74,7 @@ def test_what_others_add_is_seen(
     make(BloomFilter, any_client, on_full=lambda _: None).add_many(range(200))
     f.add("at once")
     assert warned() == []
-    f._operations.fullness.next_check = 0.0  # a second later
+    f._operations.capacity_watch.next_check = 0.0  # a second later
     f.add("own")
     f.add("another")
     assert len(warned()) == 1
@@ -85,7 +85,7 @@ def test_a_look_takes_no_round_trip(any_client: redis.Redis) -> None:
     f = make(BloomFilter, any_client)
     f.add("a")
     before = any_client.info("commandstats")
-    f._operations.fullness.next_check = 0.0
+    f._operations.capacity_watch.next_check = 0.0
     sent = Counting(any_client)
     assert f.with_client(sent).add("b")
     assert sent.trips == 1
@@ -199,7 +199,7 @@ def test_a_pickled_filter_looks_anew(any_client: redis.Redis, warned: Callable[[
     copy = pickle.loads(pickle.dumps(f)).with_client(any_client)  # noqa: S301 - its own pickle
     copy.add("b")
     f.add_many(range(100))
-    copy._operations.fullness.next_check = 0.0
+    copy._operations.capacity_watch.next_check = 0.0
     copy.add("c")
     copy.add("d")
     assert len(warned()) == 2

@@ -220,11 +220,11 @@ class Claims:
         if state.session is None:  # a pending commit may be retried whatever the state is by now
             self._check(state)
         state.end()
-        committing, fullness = (
+        committing, capacity_watch = (
             self._stored.attempt(partial(self._commit, state=state)),
-            self._membership.fullness,
+            self._membership.capacity_watch,
         )
-        yield from committing if fullness is None else fullness.with_count(committing)
+        yield from committing if capacity_watch is None else capacity_watch.with_count(committing)
 
     def _commit(self, handle: Handle, state: ClaimState) -> Op[None]:
         stored, item = self._stored, state.encoded

@@ -28,7 +28,7 @@ LOOK_SECONDS: Final = 1.0
 _log = logging.getLogger("bloomredis")
 
 
-class Fullness:
+class CapacityWatch:
     """The reaction of one object to a full filter.
 
     A call that adds must use `run_counted` after the monotonic time `next_check`, or if its filter is not the

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, items_and_prepared
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
-from bloomredis.operations.items.capacity import Fullness
+from bloomredis.operations.items.capacity import CapacityWatch
 from bloomredis.operations.items.outcomes import (
     UNCOUNTED,
     Answers,
@@ -66,7 +66,7 @@ class Membership:
 
     :param change: the script that adds items; with the script of a removal, the add methods remove.
     :param replicas: a replica may answer tests.
-    :ivar fullness: the watch over the capacity, if there is one.
+    :ivar capacity_watch: the watch over the capacity, if there is one.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Membership:
         retry_safe: bool,
         change: scripts.Script[Reply] = ADD,
         replicas: bool = True,
-        fullness: Fullness | None = None,
+        capacity_watch: CapacityWatch | None = None,
     ) -> None:
         self._change = change
         self._change_key = change.verb, change.form
@@ -88,7 +88,7 @@ class Membership:
         self._pending = pending
         self._retry_safe = retry_safe
         self._reads = False
-        self.fullness = fullness
+        self.capacity_watch = capacity_watch
         self.loaded = 0
         """The number of new items in loads."""
 
@@ -132,7 +132,7 @@ class Membership:
     def handle_of(self, count: int, *, adds: bool) -> Handle | None:
         """Return the handle if one call can take `count` items and can be sent now; else None."""
         handle = self._stored.handle
-        if handle is None or count > handle.items or (adds and (self._pending.items or self.fullness)):
+        if handle is None or count > handle.items or (adds and (self._pending.items or self.capacity_watch)):
             return None
         return handle
 
@@ -184,9 +184,11 @@ class Membership:
         """Add an item; True if it was new.  With a `token`, return the answer of the call that it names."""
         while True:
             handle, now = self._stored.handle or (yield from self._stored.open()), clock.now()
-            fullness = self.fullness
-            if fullness is not None and (now > fullness.next_check or handle is not fullness.counted):
-                return (yield from fullness.run_counted(self.add_one(item, token, rounds)))
+            capacity_watch = self.capacity_watch
+            if capacity_watch is not None and (
+                now > capacity_watch.next_check or handle is not capacity_watch.counted
+            ):
+                return (yield from capacity_watch.run_counted(self.add_one(item, token, rounds)))
             packed, pending = handle.layout.pack_one(item), self._pending
             try:
                 if token is not None or (pending.items and pending.find(item, handle.generation)):
@@ -293,10 +295,10 @@ class Membership:
         stored = self._stored
         stored.capacity_left -= reply if isinstance(reply, int) else new_in(reply)
         if stored.capacity_left <= 0:
-            if self.fullness is None:
+            if self.capacity_watch is None:
                 stored.capacity_left = UNBOUNDED
             else:
-                self.fullness.on_capacity_reached()
+                self.capacity_watch.on_capacity_reached()
 
     def _finish(self, call: Add, outcome: Outcome, *, elsewhere: bool = False) -> Op[Flags]:
         """Return the reply to a call that adds items; handle errors, refusals and late replies."""

@@ -9,7 +9,7 @@ from bloomredis import arguments
 from bloomredis.arguments import OnFull
 from bloomredis.bits import sizing
 from bloomredis.bits.module_items import ModuleItems
-from bloomredis.operations.items.capacity import Fullness
+from bloomredis.operations.items.capacity import CapacityWatch
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import Common, Options, Seconds, lifetime
@@ -64,8 +64,10 @@ class PlainOperations(Queueing, FilterOperations):
             foreign = checked_layout(layout, capacity, error_rate)
             _check_foreign(name, foreign, options, local_cache=local_cache)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
-        fullness, cache_check = _fullness(stored, on_full), check if local_cache else None
-        super().__init__(stored, options, foreign=foreign, cache_check=cache_check, fullness=fullness)
+        capacity_watch, cache_check = _capacity_watch(stored, on_full), check if local_cache else None
+        super().__init__(
+            stored, options, foreign=foreign, cache_check=cache_check, capacity_watch=capacity_watch
+        )
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
         """Return the operations of another bitmap in this layout; each insert renews its `ttl`."""
@@ -81,13 +83,13 @@ class PlainOperations(Queueing, FilterOperations):
         return snapshot(self.stored, self.codec)
 
 
-def _fullness(stored: Stored, on_full: OnFull) -> Fullness | None:
+def _capacity_watch(stored: Stored, on_full: OnFull) -> CapacityWatch | None:
     """Return the watch over the capacity; None for a bitmap without a header, which counts nothing."""
     arguments.on_full(on_full)
     if isinstance(stored, StoredModule) and on_full == "warn":
         return None  # the module's filter grows, and keeps its error rate
     if isinstance(stored, StoredFilter | StoredModule):
-        return Fullness(stored, on_full)
+        return CapacityWatch(stored, on_full)
     if on_full != "warn":
         raise ValueError(
             f"on_full={arguments.shown(on_full)} has no use here: a bitmap without a header does not count"

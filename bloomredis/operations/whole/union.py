@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from bloomredis.bits import sizing
 from bloomredis.errors import FilterLostError
-from bloomredis.operations.items.capacity import Fullness
+from bloomredis.operations.items.capacity import CapacityWatch
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.whole.snapshot import LocalFilter
 from bloomredis.operations.whole.transfer import Progress
@@ -45,7 +45,7 @@ class FilterInOneKey(Protocol):
     name: str
     stored: Stored
     membership: Membership
-    fullness: Fullness | None
+    capacity_watch: CapacityWatch | None
 
     def ones(self, found: Description) -> Op[int]:
         """Return the number of bits that are set."""
@@ -155,8 +155,8 @@ def _merge_part(
         except LayoutChanged:
             raise FilterLostError(f"{into.name!r} was replaced during the merge: merge again") from None
     stored.capacity_left = found.header.capacity - found.header.count - added
-    if into.fullness is not None and into.fullness.refuses and stored.capacity_left <= 0:
-        into.fullness.on_capacity_reached()
+    if into.capacity_watch is not None and into.capacity_watch.refuses and stored.capacity_left <= 0:
+        into.capacity_watch.on_capacity_reached()
     return added
 
 
