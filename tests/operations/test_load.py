@@ -244,7 +244,7 @@ def test_items_of_a_part_keep_no_others_alive() -> None:
     """Items that wait in one part of a filter are copied out of the batch that all parts had items of."""
     load = loading.Load(planning.plan_layout("blocked", 10_000_000, 0.01), encoding)
     picked = Picked(ITEMS, np.arange(0, 6000, 1000))
-    load.add(loading.Waiting(picked, picked, Digests.of(picked)))
+    load.add(loading.WaitingItems(picked, picked, Digests.of(picked)))
     assert [type(each.items) for each in load.waiting] == [list]
     assert load.waiting[0].items == load.waiting[0].encoded == ITEMS[::1000]
 

@@ -37,7 +37,7 @@ from bloomredis.operations.kinds.runs import (
 )
 from bloomredis.operations.kinds.verbs import StoreAnswers, Verbs
 from bloomredis.operations.options import Options, Seconds
-from bloomredis.operations.whole.loading import Load, Waiting, counted, send_full
+from bloomredis.operations.whole.loading import Load, WaitingItems, counted, send_full
 from bloomredis.protocol.gather import gather, on_server, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import parse_token
@@ -314,7 +314,7 @@ class RoutedOperations(Verbs):
                 is_over = not some
             if batch:
                 yield from self._ready()
-                cut: dict[PartId, Waiting] = yield Compute(partial(self._cut_for_load, batch, read))
+                cut: dict[PartId, WaitingItems] = yield Compute(partial(self._cut_for_load, batch, read))
                 for part_id in cut:
                     if part_id not in parts:
                         parts[part_id] = yield from self._on(part_id, self._new_load)
@@ -333,7 +333,7 @@ class RoutedOperations(Verbs):
                 progress(done)
         return read
 
-    def _cut_for_load(self, batch: Sequence[Any], read: int) -> dict[PartId, Waiting]:
+    def _cut_for_load(self, batch: Sequence[Any], read: int) -> dict[PartId, WaitingItems]:
         """Return the items of each part; `read` is the number of items read before the batch."""
         with rows_from(read):
             encoded = self.codec.encode_all(batch)
@@ -341,7 +341,9 @@ class RoutedOperations(Verbs):
         cut = {}
         for part_id, own in self._cut(encoded).items():
             mine = Picked(encoded, own)
-            cut[part_id] = Waiting(Picked(batch, own), mine, mine if digests is None else digests.take(own))
+            cut[part_id] = WaitingItems(
+                Picked(batch, own), mine, mine if digests is None else digests.take(own)
+            )
         return cut
 
     def _digests(self, encoded: Encoded) -> Digests | None:  # noqa: ARG002 - used by overrides
@@ -368,7 +370,7 @@ class PartLoad:
     load: Load
     since: int = 0
 
-    def add(self, waiting: Waiting, read: int) -> None:
+    def add(self, waiting: WaitingItems, read: int) -> None:
         """Add items to the batch; `read` is the number of items read before them."""
         if not self.load.items:
             self.since = read
@@ -379,7 +381,7 @@ class PartLoad:
         return send_full(part.stored, part.membership, self.load, ends=True)
 
 
-def _add_to_parts(parts: Mapping[PartId, PartLoad], cut: Mapping[PartId, Waiting], read: int) -> None:
+def _add_to_parts(parts: Mapping[PartId, PartLoad], cut: Mapping[PartId, WaitingItems], read: int) -> None:
     """Add the items of each part to its batch."""
     for part_id, waiting in cut.items():
         parts[part_id].add(waiting, read)

@@ -58,21 +58,21 @@ MOST_BYTES: Final = 64 << 20
 A filter of more than twice this size is loaded probe by probe."""
 
 
-class Waiting(NamedTuple):
+class WaitingItems(NamedTuple):
     """Items that wait: as they were read, encoded, and in the form to hash (encoded items or digests)."""
 
     items: Sequence[Item]
     encoded: Sequence[str | bytes]
     hashed: Sequence[str | bytes]
 
-    def copied(self) -> Waiting:
+    def copied(self) -> WaitingItems:
         """Return a copy with its own lists, so that it keeps no other items in memory."""
         encoded = [*self.encoded]
-        return Waiting([*self.items], encoded, encoded if self.hashed is self.encoded else self.hashed)
+        return WaitingItems([*self.items], encoded, encoded if self.hashed is self.encoded else self.hashed)
 
-    def rest(self, start: int) -> Waiting:
+    def rest(self, start: int) -> WaitingItems:
         """Return the items from index `start` on."""
-        return Waiting(self.items[start:], self.encoded[start:], self.hashed[start:])
+        return WaitingItems(self.items[start:], self.encoded[start:], self.hashed[start:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Load:
         self._rows = 0  # items read so far
         self.is_first = True
         self.items = 0
-        self.waiting: list[Waiting] = []
+        self.waiting: list[WaitingItems] = []
         self.layers: LayerBits | None = None
         self.before: LayerBits | None = None  # the layers of the last reading
         self.vain_rounds = 0  # attempts in a row to send a batch whose layers had changed
@@ -142,9 +142,9 @@ class Load:
         """
         with rows_from(self._rows):
             encoded = self._encoder.encode_all(items)
-        self.add(Waiting(items, encoded, encoded))
+        self.add(WaitingItems(items, encoded, encoded))
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: WaitingItems) -> None:
         """Add encoded items to the batch."""
         self.waiting.append(waiting)
         count = len(waiting.encoded)
@@ -306,7 +306,7 @@ class Load:
 
         :param layers: the known layers; None if they must be read.
         """
-        self.waiting[:0] = [Waiting((), digests, digests) for digests in self._digests]
+        self.waiting[:0] = [WaitingItems((), digests, digests) for digests in self._digests]
         self.layers, self.before = layers, self.layers
         self._empty()
         self._bitmap = np.zeros(0, dtype=np.uint8)
