@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from bloomredis.arguments import Missing
 from bloomredis.bits.encoding import RowError, is_null, plain
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.kinds.verbs import Verbs
+from bloomredis.operations.kinds.verbs import ItemOperations
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class KeyedBatch(Generic[T]):
             found.append(answer)
         return found
 
-    def new_items(self, operations: Verbs, answers: Sequence[bool]) -> Generator[T, None, None]:
+    def new_items(self, operations: ItemOperations, answers: Sequence[bool]) -> Generator[T, None, None]:
         """Yield the items whose keys were new; store the answers if the caller stops early."""
         return operations.new_items(self.items, self._keys, answers, self._keyless)
 

@@ -14,7 +14,7 @@ from bloomredis.operations.items.capacity import CapacityWatch
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import Answers
-from bloomredis.operations.kinds.verbs import StoreAnswers, StoredVerbs
+from bloomredis.operations.kinds.verbs import StoreAnswers, StoredOperations
 from bloomredis.operations.options import Options
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
@@ -38,7 +38,7 @@ T = TypeVar("T")
 _BITCOUNT_BYTES: Final = 4 << 20  # one BITCOUNT takes under 2 ms
 
 
-class FilterOperations(StoredVerbs):
+class FilterOperations(StoredOperations):
     """The operations of one filter object."""
 
     kind: ClassVar[int] = FILTER

@@ -35,7 +35,7 @@ from bloomredis.operations.kinds.runs import (
     raise_interruption,
     store_one,
 )
-from bloomredis.operations.kinds.verbs import StoreAnswers, Verbs
+from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Options, Seconds
 from bloomredis.operations.whole.loading import Load, WaitingItems, counted, send_full
 from bloomredis.protocol.gather import gather, on_server, unless_failed
@@ -56,7 +56,7 @@ LOADED_TOGETHER: Final = 4
 """Parts to which a load sends at a time: each takes memory while its segments are sent."""
 
 
-class RoutedOperations(Verbs):
+class RoutedOperations(ItemOperations):
     """The operations of a filter in several parts; the subclass finds the part of an item."""
 
     servers: int = 1

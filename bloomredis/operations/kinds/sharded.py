@@ -15,7 +15,7 @@ from bloomredis.operations.items.packing import PACKED
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.kinds.routed import PartId, RoutedOperations
-from bloomredis.operations.kinds.verbs import StoredVerbs
+from bloomredis.operations.kinds.verbs import StoredOperations
 from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
@@ -29,7 +29,7 @@ from bloomredis.stored.shards.shards import StoredShards
 T = TypeVar("T")
 
 
-class ShardedOperations(StoredVerbs, RoutedOperations):
+class ShardedOperations(StoredOperations, RoutedOperations):
     """The operations of `ShardedBloomFilter`."""
 
     stored: StoredShards

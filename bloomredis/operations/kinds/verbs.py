@@ -42,7 +42,7 @@ class Part(Protocol):
     claims: Claims
 
 
-class Verbs(ABC):
+class ItemOperations(ABC):
     """The operations of every filter; subclasses implement the abstract ones."""
 
     name: str
@@ -220,7 +220,7 @@ class Verbs(ABC):
         """Delete the filter; True if it existed."""
 
 
-class StoredVerbs(Verbs):
+class StoredOperations(ItemOperations):
     """The operations that need the state under a filter's key."""
 
     stored: Stored
