@@ -59,12 +59,12 @@ def _whole_stages(ours: Recorded, items: Sequence[str]) -> dict[str, float]:
         load = loading.Load(ours.layout, ours.codec)
         clock = [time.perf_counter()]
         for start in range(0, len(items), LOAD_ITEMS):
-            load.take(items[start : start + LOAD_ITEMS])
+            load.append_items(items[start : start + LOAD_ITEMS])
         clock.append(time.perf_counter())
         for segment in load.segments():
             load.record_previous(segment, found[: len(segment.data)])
         clock.append(time.perf_counter())
-        load.finish()
+        load.finish_batch()
         clock.append(time.perf_counter())
         times.append(tuple(end - begin for begin, end in pairwise(clock)))
     take, cut, count = (statistics.median(each) / len(items) for each in zip(*times, strict=True))

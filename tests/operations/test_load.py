@@ -232,11 +232,11 @@ def test_the_new_items_of_a_batch(
     there, drawn = Bits(layout), [f"item-{dice.randrange(kinds)}" for _ in range(count)]
     there.add_many([f"item-{i}" for i in range(0, kinds, 3)])
     load = loading.Load(layout, encoding)
-    load.take(drawn)
+    load.append_items(drawn)
     for _ in range(2):
         for segment in load.segments():
             load.record_previous(segment, there.bytes[segment.first : segment.first + len(segment.data)])
-    assert load.finish() == len(set(drawn) - {f"item-{i}" for i in range(0, kinds, 3)})
+    assert load.finish_batch() == len(set(drawn) - {f"item-{i}" for i in range(0, kinds, 3)})
     assert load.items == 0
 
 
@@ -244,7 +244,7 @@ def test_items_of_a_part_keep_no_others_alive() -> None:
     """Items that wait in one part of a filter are copied out of the batch that all parts had items of."""
     load = loading.Load(planning.plan_layout("blocked", 10_000_000, 0.01), encoding)
     picked = Picked(ITEMS, np.arange(0, 6000, 1000))
-    load.add(loading.WaitingItems(picked, picked, Digests.of(picked)))
+    load.append(loading.WaitingItems(picked, picked, Digests.of(picked)))
     assert [type(each.items) for each in load.waiting] == [list]
     assert load.waiting[0].items == load.waiting[0].encoded == ITEMS[::1000]
 
@@ -257,7 +257,7 @@ def test_a_batch_keeps_less_than_the_filter_has(capacity: int, monkeypatch: pyte
     load, size = loading.Load(layout, encoding), layout.num_bits // 8
     numbers = itertools.count()
     while not load.is_full:
-        load.take([str(i) for i in itertools.islice(numbers, 16_384)])
+        load.append_items([str(i) for i in itertools.islice(numbers, 16_384)])
     kept = 10 * load.items
     assert size / 3 < kept < size + 10 * 16_384
 

@@ -370,11 +370,11 @@ class PartLoad:
     load: Load
     since: int = 0
 
-    def add(self, waiting: WaitingItems, read: int) -> None:
+    def append(self, waiting: WaitingItems, read: int) -> None:
         """Add items to the batch; `read` is the number of items read before them."""
         if not self.load.items:
             self.since = read
-        self.load.add(waiting)
+        self.load.append(waiting)
 
     def send(self, part: FilterOperations) -> Op[None]:
         """Add the items of the batch to the part."""
@@ -384,7 +384,7 @@ class PartLoad:
 def _add_to_parts(parts: Mapping[PartId, PartLoad], cut: Mapping[PartId, WaitingItems], read: int) -> None:
     """Add the items of each part to its batch."""
     for part_id, waiting in cut.items():
-        parts[part_id].add(waiting, read)
+        parts[part_id].append(waiting, read)
 
 
 def _raise_unread(error: Exception, loads: Iterable[Load], read: int, done: int) -> NoReturn:

@@ -108,10 +108,10 @@ class Load:
         self.layers: LayerBits | None = None
         self.before: LayerBits | None = None  # the layers of the last reading
         self.vain_rounds = 0  # attempts in a row to send a batch whose layers had changed
-        self._empty()
-        self.fit(layout, layers)
+        self._begin_batch()
+        self.use_layout(layout, layers)
 
-    def fit(self, layout: Layout | None, layers: Sequence[Layer]) -> None:
+    def use_layout(self, layout: Layout | None, layers: Sequence[Layer]) -> None:
         """Adopt the present layout and layers of the filter; the bitmap becomes empty."""
         sizes = [(each.layout.num_bits + 7) // 8 for each in layers]
         self.layout, self.has_layers = layout, bool(layers)
@@ -122,7 +122,7 @@ class Load:
         self._dense = DENSE * sum(-(-size // SEGMENT_BYTES) for size in sizes or [self._num_bytes])
         self._bitmap = np.zeros(0, dtype=np.uint8)
 
-    def _empty(self) -> None:
+    def _begin_batch(self) -> None:
         self.entered = 0
         self._digests: list[Digests] = []  # digests of all entered items, if there are layers
         self._candidates: list[BatchBits | Hashed] = []  # entered items not known to be in the filter
@@ -135,16 +135,16 @@ class Load:
         """Number of items that were read and are in the filter."""
         return self._rows - self.items
 
-    def take(self, items: Sequence[Item]) -> None:
+    def append_items(self, items: Sequence[Item]) -> None:
         """Encode items and add them to the batch.
 
         :raises TypeError, ValueError: an item cannot be encoded.
         """
         with rows_from(self._rows):
             encoded = self._encoder.encode_all(items)
-        self.add(WaitingItems(items, encoded, encoded))
+        self.append(WaitingItems(items, encoded, encoded))
 
-    def add(self, waiting: WaitingItems) -> None:
+    def append(self, waiting: WaitingItems) -> None:
         """Add encoded items to the batch."""
         self.waiting.append(waiting)
         count = len(waiting.encoded)
@@ -152,7 +152,7 @@ class Load:
         self._rows += count
         self.is_first = self._rows == self.items
         if self.is_dense and not self.lacks_bits:
-            self.enter()
+            self.set_bits()
         if self.waiting and not isinstance(waiting.items, list):
             self.waiting[-1] = self.waiting[-1].copied()
 
@@ -161,7 +161,7 @@ class Load:
         """True if the filter has layers whose bits have not been read."""
         return self.has_layers and self.layers is None
 
-    def enter(self) -> None:
+    def set_bits(self) -> None:
         """Set the bits of the waiting items in the bitmap; stop where the room of the newest layer ends."""
         if not self._bitmap.size:
             self._bitmap = (
@@ -171,20 +171,20 @@ class Load:
             waiting = self.waiting.pop(0)
             for start in range(0, len(waiting.hashed), HASHED_AT_ONCE):
                 piece = waiting.hashed[start : start + HASHED_AT_ONCE]
-                entered = self._enter_into(self.layers, piece) if self.layers else self._enter(piece)
+                entered = self._set_new_bits(self.layers, piece) if self.layers else self._set_all_bits(piece)
                 self.entered += entered
                 if entered < len(piece):
                     self.waiting.insert(0, waiting.rest(start + entered))
                     self._is_cut = True
                     break
 
-    def _enter(self, encoded: Sequence[str | bytes]) -> int:
+    def _set_all_bits(self, encoded: Sequence[str | bytes]) -> int:
         probes = cast("Layout", self.layout).hashed(encoded)
         self._bytes += probes.nbytes
         self._candidates.append(probes.insert(self._bitmap))
         return len(encoded)
 
-    def _enter_into(self, layers: LayerBits, encoded: Sequence[str | bytes]) -> int:
+    def _set_new_bits(self, layers: LayerBits, encoded: Sequence[str | bytes]) -> int:
         """Set the bits of items that are in no layer; return how many items come before the room ends."""
         digests, layout = Digests.of(encoded), layers.layer.layout
         absent, entered = layers.absent(digests), len(digests)
@@ -279,18 +279,18 @@ class Load:
             return self.candidates
         return sum(len(probes.addresses().missing(self._bitmap)) for probes in self._candidates)
 
-    def complete(self) -> int:
+    def new_in_layer(self) -> int:
         """Return how many new items have all their bits in the layer, after only some segments were sent."""
         bits = cast("LayerBits", self.layers).newest
         return sum(len(each) - len(each.addresses().missing(bits)) for each in self._candidates)
 
-    def finish(self) -> int:
+    def finish_batch(self) -> int:
         """Return the number of new items, and remove the sent items from the batch."""
         added = self.new()
-        self.empty()
+        self.drop_sent()
         return added
 
-    def empty(self) -> None:
+    def drop_sent(self) -> None:
         """Remove the sent items from the batch."""
         if not self.entered:
             self.waiting.clear()
@@ -299,7 +299,7 @@ class Load:
             self._bitmap.fill(0)
         else:
             self._bitmap[:] = self.layers.newest
-        self._empty()
+        self._begin_batch()
 
     def undo_entering(self, layers: LayerBits | None) -> None:
         """Let all entered items wait again.
@@ -308,7 +308,7 @@ class Load:
         """
         self.waiting[:0] = [WaitingItems((), digests, digests) for digests in self._digests]
         self.layers, self.before = layers, self.layers
-        self._empty()
+        self._begin_batch()
         self._bitmap = np.zeros(0, dtype=np.uint8)
 
 
@@ -327,7 +327,7 @@ def load(
     batches = Load(stored.segmented(handle), encoder, stored.recorded_layers(handle))
     done = 0
     while True:
-        batch: list[object] | None = yield Next(source, batches.take)
+        batch: list[object] | None = yield Next(source, batches.append_items)
         with counted(lambda: batches.done):
             yield from send_full(stored, membership, batches, ends=not batch)
         if batches.done > done:
@@ -359,7 +359,7 @@ def send_full(stored: Stored, membership: Membership, load: Load, *, ends: bool)
             if load.is_dense and load.waiting and not load.is_full:
                 yield from _read_layers(stored, load)
             if load.is_dense and load.waiting and not load.is_full:
-                yield Compute(load.enter)
+                yield Compute(load.set_bits)
             if not load.items or not (load.is_full or ends):
                 return
             if load.layers is not None and load.entered:
@@ -373,7 +373,7 @@ def _read_layers(stored: Stored, load: Load) -> Op[None]:
     if load.lacks_bits:
         handle = yield from stored.acquire()
         layers = stored.recorded_layers(handle)
-        load.fit(stored.segmented(handle), layers)
+        load.use_layout(stored.segmented(handle), layers)
         if load.is_dense:
             load.layers = yield from layer_bits.read(handle, layers, load.before)
             load.before = None
@@ -402,7 +402,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
         else:
             sent_to = handle
     # If the previous segments were empty, all candidates are new, and counting takes no time.
-    added = load.finish() if load.was_known else (yield Compute(load.finish))
+    added = load.finish_batch() if load.was_known else (yield Compute(load.finish_batch))
     if sent_to and added:
         yield from membership.add_count(sent_to, added)
     load.vain_rounds = 0
@@ -425,7 +425,7 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
     except LayoutChanged:
         changed = True
     if changed or not load.was_known:
-        new: int = yield Compute(load.complete if changed else load.new)
+        new: int = yield Compute(load.new_in_layer if changed else load.new)
     else:
         new = load.candidates
     yield from membership.count_reserved(layers.layer, reserved, new)
@@ -435,7 +435,7 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
         load.undo_entering(None)
     else:
         load.vain_rounds = 0
-        load.empty()
+        load.drop_sent()
 
 
 def _reserve(membership: Membership, load: Load, layers: LayerBits) -> Op[int]:
@@ -445,7 +445,7 @@ def _reserve(membership: Membership, load: Load, layers: LayerBits) -> Op[int]:
     if reserved < load.candidates:  # other clients have added items meanwhile
         layers.room = reserved
         load.undo_entering(layers)
-        yield Compute(load.enter)
+        yield Compute(load.set_bits)
         layers.room = 0
     return reserved
 
