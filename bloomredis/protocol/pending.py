@@ -43,8 +43,10 @@ class PendingCalls:
         """Begin without pending calls: the parent's callers are not in this process."""
         self.items: dict[bytes, list[Pending]] = {}  # pending items with their calls, oldest first
         self.owners: dict[bytes, set[bytes]] = {}  # by claim and holder
-        self._given: dict[Pending, float] = {}  # calls answered without a token, and when their receipts end
-        self._kept = itertools.count()
+        self._without_token: dict[
+            Pending, float
+        ] = {}  # calls answered without a token, and when their receipts end
+        self._answer_numbers = itertools.count()
         self._lock = threading.Lock()
         register_after_fork(self)
 
@@ -87,7 +89,7 @@ class PendingCalls:
         The answer "already there" need not be stored unless every call counts: a retry gets it again.
         """
         if answer or self.every_call_counts:
-            pending = Pending("", str(next(self._kept)), 0, generation, answer=answer)
+            pending = Pending("", str(next(self._answer_numbers)), 0, generation, answer=answer)
             with self._lock:
                 self._make_room()
                 self.items.setdefault(as_bytes(item), []).append(pending)
@@ -135,9 +137,11 @@ class PendingCalls:
             if others := [each for each in calls if each not in mine]:
                 self.items[item] = others
             if token is None:
-                self._given.update((each, each.until) for each in mine if each.answer is None)
+                self._without_token.update((each, each.until) for each in mine if each.answer is None)
         try:
-            if token is not None and not mine and token not in self._given:  # a token of another object
+            if (
+                token is not None and not mine and token not in self._without_token
+            ):  # a token of another object
                 # A token of another generation is void, like a pending call of another generation.
                 mine_or_theirs = [token] if generation.startswith(token.generation) else []
             else:
@@ -148,7 +152,7 @@ class PendingCalls:
                 if mine and not (self.every_call_counts and getattr(error, "final", False)):
                     self.items.setdefault(item, []).extend(mine)
                 for each in mine:
-                    self._given.pop(each, None)
+                    self._without_token.pop(each, None)
             raise
 
     def split_runs(
@@ -196,8 +200,8 @@ class PendingCalls:
     def _make_room(self) -> None:
         """Discard the oldest entries at the limit."""
         now = clock.now()
-        while self._given and self._given[next(iter(self._given))] <= now:
-            del self._given[next(iter(self._given))]
+        while self._without_token and self._without_token[next(iter(self._without_token))] <= now:
+            del self._without_token[next(iter(self._without_token))]
         if len(self.items) + len(self.owners) >= MOST_PENDING:
             larger: dict[bytes, list[Pending]] | dict[bytes, set[bytes]]
             larger = self.items if len(self.items) >= len(self.owners) else self.owners
