@@ -70,13 +70,13 @@ class MergeSource:
 
     :param pieces: returns an iterator over the pieces of a part, those of one of its `byte_ranges` at a time;
         with an asyncio driver an async iterator.
-    :param beside: returns the key of a part if one script can take it together with the given key, else None.
+    :param local_key_for: returns the key of a part if one script can use it and the given key; else None.
     """
 
     name: str
     saved: Saved
     pieces: Callable[[Part], Pieces]
-    beside: Callable[[Part, bytes], bytes | None]
+    local_key_for: Callable[[Part, bytes], bytes | None]
 
 
 def stored_source(
@@ -87,11 +87,11 @@ def stored_source(
     :param share_node: returns whether one script can take a key of this filter and another key.
     """
 
-    def beside(part: Part, key: bytes) -> bytes | None:
+    def local_key_for(part: Part, key: bytes) -> bytes | None:
         own = parts.keys[part.number]
         return own if share_node(own, key) else None
 
-    return MergeSource(parts.name, parts.saved, pieces, beside)
+    return MergeSource(parts.name, parts.saved, pieces, local_key_for)
 
 
 def local_source(local: LocalFilter[Any], pieces: Callable[[Part], Pieces]) -> MergeSource:
@@ -171,7 +171,7 @@ def _more(head: Header, ones: int, new: int) -> int:
 def _way(stored: Stored, handle: Handle, source: MergeSource, part: Part) -> Callable[[range], Op[int]]:
     """Return a function that ORs the pieces of a part, run after run, and returns the number of new bits."""
     temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
-    key = source.beside(part, handle.key)
+    key = source.local_key_for(part, handle.key)
     if key is None:
         or_segment = partial(stored.run, _OR_SEGMENT, handle, keys=temporaries)
         return partial(_by_client, or_segment, source.pieces(part))

@@ -48,7 +48,7 @@ class RestoredShards(StoredShards):
             rounds = yield from next_round(rounds, self.name)
             if found.record.state == IN_USE:
                 raise taken(self.name)
-            yield from self._finish_work(found, noticed=True)
+            yield from self._finish_work(found, saw_loss=True)
         if any((yield from self._each(shard.seen() for shard in self._shards_of(self._restored)))):
             raise FilterMismatchError(
                 f"shards of {self.name!r} exist without their record, which was lost or is about to be "
@@ -90,7 +90,7 @@ class RestoredShards(StoredShards):
         rounds = None
         while found and found.record.head.generation == generation and found.record.state != IN_USE:
             rounds = yield from next_round(rounds, self.name)
-            yield from self._finish_work(found, noticed=True)
+            yield from self._finish_work(found, saw_loss=True)
             found = yield from self._look()
         if not found or found.record.head.generation != generation:
             raise FilterMismatchError(

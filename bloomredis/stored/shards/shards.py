@@ -80,7 +80,7 @@ class StoredShards(StoredFilter):
         self._planned = plan and plan.encoded(self.encoding or 0)
         self._wanted: dict[str, object] = {key: value for key, value in wanted.items() if value is not None}
         self._shards: dict[int, StoredShard] = {}
-        self._noticed = False  # a loss was detected, and the filter was not opened since
+        self._saw_loss = False  # a loss was detected, and the filter was not opened since
         self.record: ShardRecord | None = None
 
     @property
@@ -148,17 +148,17 @@ class StoredShards(StoredFilter):
 
     def reopen(self) -> Op[Handle]:
         """Open the filter again, lost or not; check each shard."""
-        noticed = self.is_lost
+        saw_loss = self.is_lost
         self.reset()
-        return self._open_by(partial(self._find, noticed=noticed, looks=True), stands=False)
+        return self._open_by(partial(self._find, saw_loss=saw_loss, looks=True), stands=False)
 
-    def _find(self, *, noticed: bool = False, looks: bool = False) -> Op[SeenRecord]:  # type: ignore[override]  # goes to `_accept` alone
+    def _find(self, *, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord]:  # type: ignore[override]  # goes to `_accept` alone
         """Create the filter if it is missing and parameters were given; return its record, which is in use.
 
-        :param noticed: the caller knows of a loss.
+        :param saw_loss: the caller knows of a loss.
         :param looks: check each shard.
         """
-        noticed = noticed or self._noticed
+        saw_loss = saw_loss or self._saw_loss
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
@@ -167,17 +167,17 @@ class StoredShards(StoredFilter):
             )
             record = found.record
             if record.state != IN_USE:
-                done = yield from self._finish_work(found, noticed=noticed)
+                done = yield from self._finish_work(found, saw_loss=saw_loss)
                 if done is not None:
                     return done
                 continue
-            missing = (yield from self._missing(record)) if noticed or looks else ""
+            missing = (yield from self._missing(record)) if saw_loss or looks else ""
             if not missing:
                 break
             if (yield from self._is_stored(record)):
-                if not noticed:
+                if not saw_loss:
                     self._apply_on_lost(f"{missing} has vanished", used=self.record is not None)
-                    noticed = True
+                    saw_loss = True
                 yield from self._ask(record.unmade(), record.head.identity)
         self._check_ttl(found.ttl)
         return found
@@ -188,7 +188,7 @@ class StoredShards(StoredFilter):
             self._shards = {}  # the new record's shards have other keys
         for shard in list(self._shards.values()):
             shard.follow(record)
-        self.record, self._noticed = record, False
+        self.record, self._saw_loss = record, False
         head = record.head
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
@@ -214,17 +214,17 @@ class StoredShards(StoredFilter):
                 return shard_record.shard_of(self.name, number)
         return ""
 
-    def _finish_work(self, found: SeenRecord, *, noticed: bool) -> Op[SeenRecord | None]:
+    def _finish_work(self, found: SeenRecord, *, saw_loss: bool) -> Op[SeenRecord | None]:
         """Finish the work that a record's state asks for; return the record if it is in use now, else None.
 
-        :param noticed: the caller knows of the loss of an earlier record.
+        :param saw_loss: the caller knows of the loss of an earlier record.
         """
         if found.record.state == DELETED:
             yield from self._end(found.record)
             return None
-        return (yield from self._make(found, noticed=noticed))
+        return (yield from self._make(found, saw_loss=saw_loss))
 
-    def _make(self, found: SeenRecord, *, noticed: bool) -> Op[SeenRecord | None]:
+    def _make(self, found: SeenRecord, *, saw_loss: bool) -> Op[SeenRecord | None]:
         """Create a record's missing shards and set it in use; return None if the caller must look again."""
         record, shards = found.record, self._shards_of(found.record)
         restored = record.made if record.state == RESTORED else (0,) * len(shards)
@@ -239,7 +239,7 @@ class StoredShards(StoredFilter):
             return None
         others = {number: seen for number, seen in there.items() if not record.owns(seen.head)}
         if others:
-            if record.state == NEW and not noticed and any(seen.stays for seen in others.values()):
+            if record.state == NEW and not saw_loss and any(seen.stays for seen in others.values()):
                 self._apply_on_lost(f"the record of {self.name!r} has vanished", used=False)
             yield from self._drop(record, others)
             return None
@@ -268,12 +268,12 @@ class StoredShards(StoredFilter):
 
     def lose_part(self, what: str) -> None:
         """Report the loss of a shard, once for each time that the filter was opened."""
-        self._noticed = True
+        self._saw_loss = True
         if self.handle is not None:
             self.report_loss(what, self.handle)
 
     def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
-        self._noticed = True
+        self._saw_loss = True
         super().report_loss(what, handle, damaged=damaged)
 
     def _notice_loss(self, what: str, handle: Handle) -> Op[None]:
@@ -311,7 +311,7 @@ class StoredShards(StoredFilter):
         if not (yield from self._write_anew(MAKING))[0]:
             raise self.explained(Refusal(replies.MISSING, ""))
         with self._begun("clear"):
-            yield from self._open_by(partial(self._find, noticed=True), stands=False)
+            yield from self._open_by(partial(self._find, saw_loss=True), stands=False)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - the record replaces receipts
         """Write a record in the state "deleted", delete the shards, and then the record."""
