@@ -42,7 +42,7 @@ CHANGED: Final = "BLOOMCHANGED"
 ARGUMENT: Final = "BLOOMARGUMENT"
 DAMAGED: Final = "BLOOMDAMAGED"
 STALE: Final = "BLOOMSTALE"
-LANE: Final = "BLOOMLANE"
+SESSION_REUSED: Final = "BLOOMLANE"
 FULL: Final = "BLOOMFULL"
 ENDED: Final = "BLOOMENDED"
 MODULE: Final = "BLOOMMODULE"
@@ -123,7 +123,7 @@ _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
     "|".join(
         [
-            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, MODULE),
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, SESSION_REUSED, FULL, ENDED, MODULE),
             WRONG_TYPE,
             *(rf"\b{word}\b" for word in _ADVICE),
         ]
@@ -256,7 +256,7 @@ def without_module(name: str) -> ServerRefusedError:
 
 def is_used_by_clone(error: BaseException) -> bool:
     """Return True if a clone of this machine or process used the session, so the server refused the call."""
-    return isinstance(error, Refusal) and error.word == LANE
+    return isinstance(error, Refusal) and error.word == SESSION_REUSED
 
 
 def is_no_reply(error: Exception) -> bool:

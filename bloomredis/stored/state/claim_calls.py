@@ -111,7 +111,7 @@ class CommitCall(_ClaimsCall):
             raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {len(calls)} commits")
         for answer in text.ljust(len(calls)):
             if answer == "-":
-                yield Refusal(replies.LANE, "the session has gone on since this call")
+                yield Refusal(replies.SESSION_REUSED, "the session has gone on since this call")
             elif answer == " ":
                 yield Refusal(replies.FULL, "the newest layer has no room for new items")
             else:
