@@ -65,7 +65,7 @@ class Known(Versioned[Any]):
             return "open"
         if self._lost is None:
             return "unopened"
-        return "telling" if self.in_flight.callback_thread else "lost"
+        return "reported" if self.in_flight.callback_thread else "lost"
 
     def look(self) -> None:
         self.seen.append(self.state)
@@ -97,7 +97,7 @@ EVENTS: Final[dict[str, Callable[[Known], object]]] = {
 LEAVES: Final[dict[str, Callable[[Known], object]]] = {
     "unopened": Known.reset,
     "open": Known.find,
-    "telling": lambda stored: None,
+    "reported": lambda stored: None,
 }
 """Actions of a callback that leave a state behind."""
 
@@ -130,7 +130,7 @@ def outcome(event: str, before: str) -> str:
         EVENTS[event](stored)
         stored.look()
 
-    if before == "telling":
+    if before == "reported":
         stored.acts.append(act)
         stored.meet_a_loss()
     else:
@@ -147,16 +147,16 @@ def test_each_transition(event: str, before: str, after: str) -> None:
 
 def test_the_table_is_whole() -> None:
     """It has four states and ten events."""
-    assert STATES == ["unopened", "open", "lost", "telling"]
+    assert STATES == ["unopened", "open", "lost", "reported"]
     assert len(_ROWS[1:]) == 10
     assert {after for *_, after in CELLS} == set(STATES)
 
 
-@pytest.mark.parametrize("before", ["lost", "telling"])
+@pytest.mark.parametrize("before", ["lost", "reported"])
 def test_what_is_lost_is_not_opened(before: str) -> None:
     """Another thread does not open it either, while the callback runs."""
     stored = reached("lost", Known())
-    if before == "telling":
+    if before == "reported":
         stored.in_flight.callback_thread = -1  # another thread
     with pytest.raises(FilterLostError):
         next(stored.open())

@@ -124,7 +124,7 @@ class StoredShard(StoredFilter):
         """Remember the shard that the record names; the next call compares its identity."""
         yield from self._of.acquire()
         record = self._of.cached_record
-        if record.spread != self._record.spread:
+        if record.placement != self._record.placement:
             raise FilterLostError(f"{self._of.name!r} was replaced by a filter with other shards: {record}")
         head = record.shard_made(record.made[self._number])
         if self._found is None or self._found.generation != head.generation:

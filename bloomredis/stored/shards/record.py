@@ -143,7 +143,7 @@ class ShardRecord:
         return {int(numbers[own[0]]): own for own in runs}
 
     @property
-    def spread(self) -> tuple[int, int]:
+    def placement(self) -> tuple[int, int]:
         """The parameters that determine the key of an item."""
         return self.shards, self.seed
 

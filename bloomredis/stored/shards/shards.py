@@ -184,7 +184,7 @@ class StoredShards(StoredFilter):
 
     def _accept(self, found: SeenRecord) -> Handle:  # type: ignore[override]  # see `_find`
         record, before = found.record, self.record
-        if before is not None and before.spread != record.spread:
+        if before is not None and before.placement != record.placement:
             self._shards = {}  # the new record's shards have other keys
         for shard in list(self._shards.values()):
             shard.follow(record)

@@ -8,18 +8,18 @@ loss before it touches anything.
     unopened | opens the filter: creates or checks it
     open     | goes to the filter that the handle names
     lost     | raises `FilterLostError`
-    telling  | opens the filter in the thread that runs the callback `on_lost`; raises in other threads
+    reported | opens the filter in the thread that runs the callback `on_lost`; raises in other threads
 
-    what happens                            | unopened | open     | lost     | telling
+    what happens                            | unopened | open     | lost     | reported
     ----------------------------------------|----------|----------|----------|---------
     opened, or its newer state was accepted | open     | open     | open     | open
-    the handle is dropped                   | unopened | unopened | lost     | telling
+    the handle is dropped                   | unopened | unopened | lost     | reported
     reset(): clear() or delete() begins     | unopened | unopened | unopened | unopened
     reopen(): reserve() begins              | unopened | open     | unopened | unopened
     a loss; on_lost="raise"                 | lost     | lost     | lost     | -
     a loss; on_lost="recreate"              | unopened | unopened | -        | -
-    a loss; on_lost is a callback           | telling  | telling  | telling  | telling
-    a loss while clear() or delete() runs   | unopened | unopened | lost     | telling
+    a loss; on_lost is a callback           | reported | reported | reported | reported
+    a loss while clear() or delete() runs   | unopened | unopened | lost     | reported
     the callback returns                    | unopened | open     | -        | unopened
     the callback raises                     | lost     | lost     | -        | lost
 
