@@ -129,7 +129,7 @@ class Membership:
             else:
                 return answer
 
-    def handle_of(self, count: int, *, adds: bool) -> Handle | None:
+    def handle_if_ready(self, count: int, *, adds: bool) -> Handle | None:
         """Return the handle if one call can take `count` items and can be sent now; else None."""
         handle = self._stored.handle
         if handle is None or count > handle.items or (adds and (self._pending.items or self.capacity_watch)):

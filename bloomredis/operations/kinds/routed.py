@@ -152,7 +152,7 @@ class RoutedOperations(ItemOperations):
 
     def _calls(self, runs: Sequence[PartItems], *, adds: bool) -> list[Any]:
         """Return one call for each run; none at all if a run needs more than one call."""
-        handles = [run.part.membership.handle_of(len(run.own), adds=adds) for run in runs]
+        handles = [run.part.membership.handle_if_ready(len(run.own), adds=adds) for run in runs]
         calls: list[Any] = []
         for run, handle in zip(runs, handles, strict=True) if None not in handles else ():
             new = run.part.membership.new_add if adds else run.part.membership.new_test
