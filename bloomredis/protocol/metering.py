@@ -97,11 +97,11 @@ class Meter:
         self._failed = any(isinstance(one, Exception) and is_no_reply(one) for one in each)
 
 
-class _OfThread(threading.local):
+class _ThreadMeter(threading.local):
     meter: Meter | None = None
 
 
-of_thread: Final = _OfThread()
+of_thread: Final = _ThreadMeter()
 """Holds the meter of the synchronous call in this thread; None if the call is not observed."""
 
 of_task: Final[ContextVar[Meter | None]] = ContextVar("bloomredis-meter", default=None)

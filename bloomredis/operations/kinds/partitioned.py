@@ -88,7 +88,7 @@ class PartitionedOperations(RoutedOperations):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
-        return info.spread(self.name, (yield from self._everywhere(self._places, FilterOperations.info)))
+        return info.partitioned(self.name, (yield from self._everywhere(self._places, FilterOperations.info)))
 
     def clear(self) -> Op[None]:
         """Empty the filter."""

@@ -155,7 +155,7 @@ def layered(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> Fil
     )
 
 
-def spread(name: str, parts: Sequence[FilterInfo]) -> FilterInfo:
+def partitioned(name: str, parts: Sequence[FilterInfo]) -> FilterInfo:
     """Return the info of several parts together; each item belongs to one part."""
     return replace(
         _summed(parts),
@@ -171,12 +171,12 @@ def sharded(
     """Return the info of a sharded filter; `parts` are all shards, or those that have items."""
     absent = replace(shard, generation=record.header.generation, created_at=record.header.created_at)
     empty = describe(name, Description(record.key, absent, 0, 0, record.ttl), 0)
-    together = spread(name, [*parts, *[empty] * (shards - len(parts))])
+    whole = partitioned(name, [*parts, *[empty] * (shards - len(parts))])
     return replace(
-        together,
+        whole,
         capacity=record.header.capacity,
         num_bits=shard.num_bits * shards,
-        size_bytes=together.size_bytes + record.size_bytes,
+        size_bytes=whole.size_bytes + record.size_bytes,
         ttl=record.ttl,
         generation=empty.generation,
         created_at=empty.created_at,

@@ -115,7 +115,7 @@ def plan(
         if value is not None and _ONLY_OF[name] != kind:
             raise ValueError(f"{name} is for kind={_ONLY_OF[name]!r}, not for kind={kind!r}")
     if layout == ModuleItems.name and kind == "fixed":
-        return _of_module(items, rate)
+        return _module_plan(items, rate)
     if kind == "scaling":
         last = items if grown_to is None else sizing.positive("grown_to", grown_to)
         return _scaling(items, rate, layout, last, 2 if expansion is None else expansion)
@@ -174,7 +174,7 @@ def _one_key(kind: KindName, head: Header, rate: float) -> FilterPlan:
     )
 
 
-def _of_module(capacity: int, rate: float) -> FilterPlan:
+def _module_plan(capacity: int, rate: float) -> FilterPlan:
     """Return the size of a new filter in a key of the server's module, by RedisBloom's own formula."""
     link = first_link(capacity, rate)
     size = link.num_bits // 8

@@ -60,9 +60,9 @@ def read_parts(stored: Stored) -> Op[StoredParts]:
     """
     check_readable(stored)
     if isinstance(stored, StoredLayers):
-        return (yield from _of_layers(stored))
+        return (yield from _layer_parts(stored))
     if isinstance(stored, StoredShards):
-        return (yield from _of_shards(stored))
+        return (yield from _shard_parts(stored))
     (found,) = yield from stored.current()
     return StoredParts(
         stored.name, Saved(b"", (Part(0, found.header),), _milliseconds(found)), {0: found.key}
@@ -83,7 +83,7 @@ def check_readable(stored: Stored) -> None:
         )
 
 
-def _of_layers(stored: StoredLayers) -> Op[StoredParts]:
+def _layer_parts(stored: StoredLayers) -> Op[StoredParts]:
     described = yield from stored.current()
     record = stored.record
     found = {each.key: each for each in described}
@@ -97,7 +97,7 @@ def _of_layers(stored: StoredLayers) -> Op[StoredParts]:
     return _checked(stored.name, saved, {number: keys[number] for number in left})
 
 
-def _of_shards(stored: StoredShards) -> Op[StoredParts]:
+def _shard_parts(stored: StoredShards) -> Op[StoredParts]:
     found = yield from stored.refreshed()
     described = yield from stored.each_shard(lambda shard: shard.current())
     written = {number: each for number, (each,) in enumerate(described) if each.size_bytes > each.first_byte}

@@ -30,10 +30,10 @@ class _ClaimsCall(FilterCall[Reply], Mergeable):
         """The value that all calls of a group share; None for a call that waits for replicas."""
         if self.wait is not None:
             return None
-        return self.script.sha, id(self.handle), self.again, self.server, *self._of_all
+        return self.script.sha, id(self.handle), self.again, self.server, *self._shared_arguments
 
     @property
-    def _of_all(self) -> Sequence[Hashable]:
+    def _shared_arguments(self) -> Sequence[Hashable]:
         """The arguments that all claims of a merged call must share."""
         return ()
 
@@ -66,7 +66,7 @@ class ClaimCall(_ClaimsCall):
     """
 
     @property
-    def _of_all(self) -> Sequence[Hashable]:
+    def _shared_arguments(self) -> Sequence[Hashable]:
         return self.arguments[1], len(self.arguments)
 
     def joined(self, calls: Sequence[Self]) -> Self:
