@@ -16,10 +16,8 @@ from bloomredis.protocol.steps import Call, LocalStep, Many, Op, Step
 T = TypeVar("T")
 
 
-def on_server(server: int | None, operation: Op[T]) -> Op[T]:
+def on_server(server: int, operation: Op[T]) -> Op[T]:
     """Run an operation on one of several servers; steps that already name a server keep it."""
-    if server is None:
-        return operation
 
     def sent(step: Step) -> Op[object]:
         if isinstance(step, Many):

@@ -47,7 +47,6 @@ FULL: Final = "BLOOMFULL"
 ENDED: Final = "BLOOMENDED"
 MODULE: Final = "BLOOMMODULE"
 WRONG_TYPE: Final = "WRONGTYPE"
-DENIED: Final = "NOPERM"
 
 _CLASSES: Final = {
     # redis-py removes these words from the message and raises a class for each.

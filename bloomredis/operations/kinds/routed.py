@@ -105,7 +105,10 @@ class RoutedOperations(ItemOperations):
 
     def _on(self, place: PartId, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         """PartItems an operation on a part, on its server."""
-        return on_server(place[0] if self.servers > 1 else None, call(self._part(place)))
+        return self._at(place[0], call(self._part(place)))
+
+    def _at(self, server: int, operation: Op[T]) -> Op[T]:
+        return on_server(server, operation) if self.servers > 1 else operation
 
     def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         """PartItems an operation on the part of the filter that has an item."""
@@ -139,14 +142,11 @@ class RoutedOperations(ItemOperations):
         batches = zip(cut, owns, self._batches(encoded, owns), strict=True)
         return [PartItems(place[0], self._part(place), own, mine) for place, own, mine in batches]
 
-    def _server(self, run: PartItems) -> int | None:
-        return run.server if self.servers > 1 else None
-
     def _gathered(
         self, runs: Sequence[PartItems], operations: Iterable[Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
         """PartItems an operation for each run; return the indexes of its items with its answers or error."""
-        placed = (on_server(self._server(run), each) for run, each in zip(runs, operations, strict=True))
+        placed = (self._at(run.server, each) for run, each in zip(runs, operations, strict=True))
         outcomes = yield from gather(placed)
         return [(run.own.tolist(), outcome) for run, outcome in zip(runs, outcomes, strict=True)]
 

@@ -99,10 +99,6 @@ class ShardedOperations(StoredOperations, RoutedOperations):
     def _new_part(self, place: PartId) -> Queueing:
         return Queueing(place[1], self.options)
 
-    def _part_of(self, encoded: bytes) -> Queueing | None:
-        """Return the shard of an item; None if the record must be read first."""
-        return None if self.stored.handle is None else self._part(self._place(encoded))
-
     def on_part(self, number: int, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         """Run an operation on the shard with that number; the filter must be open."""
         return self._on(self._shard(number), call)
