@@ -19,12 +19,10 @@ import bloomredis
 PACKAGE: Final = Path(bloomredis.__file__).parent
 LAYERS: Final = ("protocol", "stored", "operations", "drivers")
 
-_OTHERS: Final = (
-    "_one|_many|_encoded|_unasked|_rest|_pending|_elsewhere|_each|_once_more|_again|_now|_of|_of_one|ed"
-)
+_OTHERS: Final = "_one|_many|_encoded|_unasked|_rest|_pending|_elsewhere|_each|_once_more|_again|_now|ed"
 VERBS: Final = {
     "add": re.compile(rf"_?(queue_|new_)?add({_OTHERS})?"),
-    "test": re.compile(rf"_?(queue_|new_)?(test|contains)({_OTHERS})?"),
+    "test": re.compile(rf"_?(queue_|new_)?(test|contains)({_OTHERS}|_of|_of_one)?"),
     "claim": re.compile(rf"_?claims?({_OTHERS})?"),
     "commit": re.compile(rf"_?commit({_OTHERS})?|until_lease_ends|retry_until_leases_end"),
 }
