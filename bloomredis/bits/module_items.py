@@ -24,10 +24,10 @@ MADE, ADOPTED = b"made", b"adopted"
 
 _PREFIX: Final = b"\0bloomr"
 _CHANCE: Final = 8
-"""The exponent of a chance: a full filter of another program has all markers once in 10^8."""
+"""At most one in 10^8 full filters of other programs contains all markers by chance."""
 
 _SPELLED: Final = 4
-"""The exponent of a chance: a full filter has a nibble that was not added once in 10^4."""
+"""At most one in 10^4 full filters contains, by chance, a nibble that was not added."""
 
 _NIBBLES: Final = 16
 _MOST_MARKERS, _MOST_COPIES = 48, 12  # reached at rates for which RedisBloom creates no filters

@@ -116,9 +116,14 @@ Batches = Iterator[list[Any]] | AsyncIterator[list[Any]]
 
 
 class Next(NamedTuple):
-    """The next batch of the caller's items, None after the last; `take` gets it and may take long."""
+    """Read the next batch of the caller's items; the answer is the batch, or None after the last.
 
-    source: Any  # `Batches`
+    :param source: an iterator of batches (`Batches`).
+    :param take: a function that is called with the batch before the operation goes on; the asyncio driver
+        runs it in a thread.
+    """
+
+    source: Any
     take: Callable[[list[Any]], object] | None = None
 
 

@@ -43,7 +43,10 @@ FILTER: Final = KINDS.index("BloomFilter")
 COUNTING: Final = KINDS.index("CountingBloomFilter")
 SCALING: Final = KINDS.index("ScalingBloomFilter")
 ADOPTED: Final = 2
-"""The rules of a growing filter whose first layer was adopted; the header has that layer's own size."""
+"""The value of `rules` in the record of a growing filter that was made by `adopt`.
+
+Its first layer is the adopted filter, whose size follows no rule: the header has it.
+"""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
 _FORMAT: Final = struct.Struct(">6sBBBBBBB3xIIQd8sQQ")

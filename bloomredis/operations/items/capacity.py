@@ -29,10 +29,10 @@ _log = logging.getLogger("bloomredis")
 
 
 class CapacityWatch:
-    """The reaction of one object to a full filter.
+    """Warns, raises or calls the caller's function when the filter is full, as `on_full` says.
 
-    A call that adds must use `run_counted` after the monotonic time `next_check`, or if its filter is not the
-    `counted` one: then the count must be read, or this object must react.
+    An add runs through `run_counted` if a check is due: after the monotonic time `next_check`, or if the
+    filter is not the one that was `counted` last.
     """
 
     def __init__(self, stored: StoredFilter | StoredModule, on_full: OnFull) -> None:
@@ -58,7 +58,7 @@ class CapacityWatch:
             self.next_check = 0.0
 
     def run_if_due(self, operation: Op[T]) -> Op[T]:
-        """Run an operation that adds, if due by `run_counted`."""
+        """Run an operation that adds, by `run_counted` if a check is due."""
         is_known = self.counted is not None and self.counted is self._stored.handle
         return operation if is_known and clock.now() <= self.next_check else self.run_counted(operation)
 

@@ -52,7 +52,8 @@ class _CachedBits:
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
         self.bits = Bits(handle.bitmap)
-        self.answers_until = self.next_read = 0.0  # monotonic times: end of answers, earliest next piece
+        self.answers_until = 0.0  # the monotonic time from which on only the server answers
+        self.next_read = 0.0  # the monotonic time before which no further piece is read
         self.next_piece: int | None = 0  # first byte of the next piece; None if all were read
         self.unpaused = _UNPAUSED_SECONDS  # seconds left for reading without a pause
         self.misses = 0

@@ -130,7 +130,10 @@ class Membership:
                 return answer
 
     def handle_if_ready(self, count: int, *, adds: bool) -> Handle | None:
-        """Return the handle if one call can take `count` items and can be sent now; else None."""
+        """Return the handle if one call can take `count` items now; else None.
+
+        None if the filter is not open, and for an add also if a call is pending or the capacity is watched.
+        """
         handle = self._stored.handle
         if handle is None or count > handle.items or (adds and (self._pending.items or self.capacity_watch)):
             return None

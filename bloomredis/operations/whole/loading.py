@@ -44,7 +44,7 @@ SEGMENT_BYTES: Final = 128 << 10
 """Bytes that one script ORs into the filter, in 0.2 to 0.6 ms of the server's time."""
 
 VAIN_ROUNDS: Final = 3
-"""If the layers change so often in a row before a batch is sent, its items are sent as probes."""
+"""A batch that could not be sent so many times in a row, since the layers had changed, is sent as probes."""
 
 DENSE: Final = 4096
 """At this many probes a segment becomes cheaper than single probes (`python -m benchmarks.threshold`)."""
@@ -228,7 +228,7 @@ class Load:
 
     @property
     def has_only_digests(self) -> bool:
-        """True if waiting items were entered once before; only their digests are left."""
+        """True if the batch could not be sent before: of its first items only the digests are left."""
         return bool(self.waiting) and isinstance(self.waiting[0].encoded, Digests)
 
     def segments(self) -> Iterator[Segment]:

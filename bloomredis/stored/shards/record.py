@@ -58,9 +58,9 @@ These shards expire soon unless a client gives them the record's time to live.  
 created.
 """
 NEW: Final = 4
-"""The state of a record that was written under a free name, and whose shards are being created.
+"""The state of the first record under a name: its shards are being created.
 
-A shard of another record that does not expire within a minute proves that the other record was lost.
+If its creator finds a settled shard of another record, the name was in use, and that record was lost.
 """
 
 
