@@ -138,6 +138,14 @@ def template(
     return given and new_header(*given, layout, kind)
 
 
+def wanted_parameters(new: Header | None, layout: str | None) -> dict[str, object]:
+    """Return the parameters that a stored filter must have, for an object with these arguments."""
+    sizes: dict[str, object] = {}
+    if new is not None:
+        sizes |= {"capacity": new.capacity, "error_rate": new.error_rate}
+    return sizes if layout is None else sizes | {"layout": layout}
+
+
 def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
     """Return the header of a filter in layers as a whole."""
     sample = new_header(1, error_rate, layout, small_blocks=False)  # no single key has to hold the capacity

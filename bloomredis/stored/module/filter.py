@@ -29,7 +29,6 @@ from bloomredis.bits.module_items import (
 from bloomredis.errors import (
     BloomError,
     FilterFullError,
-    FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
     ServerRefusedError,
@@ -203,7 +202,7 @@ class StoredModule(Versioned[MarkedFilter]):
         if self.wait is not None:
             self.wait = replace(self.wait, touched=self.auxiliary + b"touched")
         self._new = new
-        self._found: MarkedFilter | None = None  # with the largest count that was seen in this generation
+        self._found: MarkedFilter | None = None
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -369,7 +368,7 @@ class StoredModule(Versioned[MarkedFilter]):
         yield from self._call(_MARK, [*signatures, os.urandom(8), *marks, own], self.wait)
 
     def _accept(self, found: MarkedFilter) -> Handle:
-        self._found = found
+        self._found, self.counted = found, found.head.count
         self.capacity_left = found.head.capacity - found.head.count
         markers = found.marking.of(found.generation)
         return self.remember(packed(markers), ModuleItems(markers), generation=found.generation)
@@ -379,14 +378,11 @@ class StoredModule(Versioned[MarkedFilter]):
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self.head.count if self.head else 0  # from replies before this call, for a lower bound
+        counted = self.counted  # from replies before this call
         found = yield from self._look()
         if found.generation != handle.generation:
             raise Refusal(replies.CHANGED, "")
-        if found.head.count < counted:
-            raise FilterLostError(self.older(counted))
-        if self.handle is handle:  # otherwise another call has opened the filter again meanwhile
-            self._found = max(found, self._found or found, key=lambda each: each.head.count)
+        self._check_count(found.head.count, counted, handle)
         return found.described(self.key)
 
     def clear(self) -> Op[None]:

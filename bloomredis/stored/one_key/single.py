@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
-from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait, send_command
 from bloomredis.protocol.clock import next_round
@@ -32,7 +32,7 @@ _RESERVE, _DESCRIBE, _CLEAR = (
 _DELETE: Final = scripts.load_script("delete", forms.integer)
 
 
-class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
+class StoredFilter(Versioned[Header]):
     """A filter in one key, with a header."""
 
     def __init__(
@@ -51,8 +51,8 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
         self._kind = kind
         self.is_one_bitmap = kind == header.FILTER
         self._new = new and replace(new, encoding=self.encoding or 0)
-        self._layout = layout
-        self._found: Header | None = None  # with the largest count that was seen in this generation
+        self._wanted = planning.wanted_parameters(new, layout)
+        self._found: Header | None = None
 
     @property
     def head(self) -> Header | None:
@@ -72,14 +72,12 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self._found.count if self._found else 0  # from replies before this call, for a lower bound
+        counted = self.counted  # from replies before this call
         found = yield from self.describe()
         if handle.identity != found.header.identity:
             raise Refusal(replies.CHANGED, "")
-        if self._kind == header.FILTER and found.header.count < counted:
-            raise FilterLostError(self.older(counted))
-        if self.handle is handle:  # otherwise another call has opened the filter again meanwhile
-            self._found = max(found.header, self._found or found.header, key=lambda head: head.count)
+        if self._kind == header.FILTER:
+            self._check_count(found.header.count, counted, handle)
         return [found]
 
     def room(self, handle: Handle) -> Op[int]:
@@ -152,17 +150,13 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
                 f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
                 "delete the key or restore it"
             )
-        self._check_parameters(head)
+        self.compare({field: getattr(head, field) for field in self._wanted}, self._wanted)
         encoding.check_encoding(self.name, head.encoding, self.encoding)
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
-    def _learn(self, head: Header) -> None:
-        """Remember the header and the capacity left."""
-        self._found = head
-        self.capacity_left = head.capacity - head.count
-
     def _accept(self, head: Header) -> Handle:
-        self._learn(head)
+        self._found, self.counted = head, head.count
+        self.capacity_left = head.capacity - head.count
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def _find(self) -> Op[Header]:
@@ -172,11 +166,3 @@ class StoredFilter(Versioned[Any]):  # the type that subclasses find varies
         reply = yield from self._call(_RESERVE, [template, self._ttl], self.wait)
         self._check_ttl(reply[-1])
         return self.read(reply).header
-
-    def _check_parameters(self, found: Header) -> None:
-        wanted: dict[str, object] = {}
-        if self._new is not None:
-            wanted |= {"capacity": self._new.capacity, "error_rate": self._new.error_rate}
-        if self._layout is not None:
-            wanted["layout"] = self._layout
-        self.compare({field: getattr(found, field) for field in wanted}, wanted)

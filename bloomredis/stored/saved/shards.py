@@ -31,25 +31,29 @@ from bloomredis.stored.shards.shards import SeenRecord, StoredShards
 from bloomredis.stored.state.base import taken
 
 
-class RestoredShards(StoredShards):
+class RestoredShards:
     """The shards and the record of a filter that does not exist yet."""
 
     def __init__(self, name: str, record: ShardRecord, ttl: int) -> None:
         """Take the record and the time to live of the new filter, in ms, 0 for none."""
         shard_record.checked_name(name)
-        super().__init__(name, plan=None, layout=None, wanted={}, ttl=ttl, on_lost="raise", wait=None)
+        self.name = name
+        self._stored = StoredShards(
+            name, plan=None, layout=None, wanted={}, ttl=ttl, on_lost="raise", wait=None
+        )
         self._restored = replace(record, state=RESTORED)
         self._writings: dict[int, Writing] = {}
 
     def check_free(self) -> Op[None]:
         """Raise `FilterMismatchError` if a filter with this name, or a shard of it, exists."""
         rounds = None
-        while (found := (yield from self._look())) is not None:
+        while (found := (yield from self._stored.look())) is not None:
             rounds = yield from next_round(rounds, self.name)
             if found.record.state == IN_USE:
                 raise taken(self.name)
-            yield from self._finish_work(found, saw_loss=True)
-        if any((yield from self._each(shard.seen() for shard in self._shards_of(self._restored)))):
+            yield from self._stored.finish_work(found, saw_loss=True)
+        shards = self._stored.shards_of(self._restored)
+        if any((yield from self._stored.each(shard.seen() for shard in shards))):
             raise FilterMismatchError(
                 f"shards of {self.name!r} exist without their record, which was lost or is about to be "
                 "written: delete() the filter, wait a minute, or use another name"
@@ -84,14 +88,14 @@ class RestoredShards(StoredShards):
         )
         generation = record.head.generation
         found: SeenRecord | None
-        found = written = yield from self._ask(record)
+        found = written = yield from self._stored.ask(record)
         if written.record.head.generation != generation:
             raise taken(self.name)
         rounds = None
         while found and found.record.head.generation == generation and found.record.state != IN_USE:
             rounds = yield from next_round(rounds, self.name)
-            yield from self._finish_work(found, saw_loss=True)
-            found = yield from self._look()
+            yield from self._stored.finish_work(found, saw_loss=True)
+            found = yield from self._stored.look()
         if not found or found.record.head.generation != generation:
             raise FilterMismatchError(
                 f"{self.name!r} was replaced while it was written; check the filter that exists now"
@@ -102,7 +106,7 @@ class RestoredShards(StoredShards):
         yield from self._each_writing(lambda _, writing: writing.discard())
 
     def _each_writing(self, call: Callable[[int, Writing], Op[None]]) -> Op[None]:
-        yield from self._each(call(number, each) for number, each in self._writings.items())
+        yield from self._stored.each(call(number, each) for number, each in self._writings.items())
 
     def _shard_key(self, number: int) -> bytes:
         return shard_record.key(self.name, self._restored.shards, number).encode()

@@ -6,20 +6,23 @@ shard: the shard gets the record's time to live.  A shard whose record has vanis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
+from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
-from bloomredis.protocol import forms, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.header import BEING_MADE, Header
+from bloomredis.stored.header import BEING_MADE, FILTER, KINDS, Header
 from bloomredis.stored.one_key.single import State, StoredFilter
 from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.record import ShardRecord
-from bloomredis.stored.state.handle import Handle
+from bloomredis.stored.state.base import Arguments
+from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.state.versioned import Versioned
 
 PART_MS: Final = 60_000
@@ -29,9 +32,10 @@ _DELETE, _SETTLE = (scripts.load_script(verb, forms.integer) for verb in ("delet
 
 
 class Seen(NamedTuple):
-    """A stored shard; `ttl` is its time to live in ms, negative if it does not expire."""
+    """A stored shard: its header, its length, and its time to live in ms, negative if it does not expire."""
 
     head: Header
+    size: int
     ttl: int
 
     @property
@@ -62,15 +66,18 @@ class OwningFilter(Protocol):
         """Report the loss of a shard: raise `FilterLostError` or return, as `on_lost` says."""
 
 
-class StoredShard(StoredFilter):
+class StoredShard(Versioned[Seen]):
     """A shard as one record describes it; the filter's object may know a newer record by now."""
+
+    called = KINDS[FILTER]
 
     def __init__(self, of: OwningFilter, number: int, record: ShardRecord, wait: Wait | None) -> None:
         key = shard_record.key(of.name, record.shards, number)
-        super().__init__(key, new=None, layout=None, ttl=0, on_lost="raise", wait=wait)
+        super().__init__(key, ttl=0, on_lost="raise", wait=wait)
         self._of = of
         self._record = record
         self._number = number
+        self._generation = b""  # of the shard in which `counted` items were seen
 
     # -- making the filter
 
@@ -85,9 +92,12 @@ class StoredShard(StoredFilter):
         :raises FilterMismatchError: the key holds no shard that this release can read.
         """
         try:
-            return self._seen((yield from self._call(_DESCRIBE, [])))
+            return (yield from self._find())
         except FilterNotFoundError:
             return None
+
+    def _find(self) -> Op[Seen]:
+        return self._seen((yield from self._call(_DESCRIBE, [])))
 
     def _seen(self, reply: State) -> Seen:
         data, size, ttl = reply
@@ -100,7 +110,7 @@ class StoredShard(StoredFilter):
                 f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
                 "delete the key or restore it"
             )
-        return Seen(head, ttl)
+        return Seen(head, size, ttl)
 
     def settle(self, seen: Seen, ttl: int) -> Op[bool]:
         """Let the shard live for `ttl` ms from now, without limit for 0; do nothing if it is settled.
@@ -127,9 +137,33 @@ class StoredShard(StoredFilter):
         if record.placement != self._record.placement:
             raise FilterLostError(f"{self._of.name!r} was replaced by a filter with other shards: {record}")
         head = record.shard_made(record.made[self._number])
-        if self._found is None or self._found.generation != head.generation:
-            self._learn(head)
+        if self._generation != head.generation:
+            self._generation, self.counted = head.generation, 0
+        return self._accept(Seen(head, HEADER_BYTES, 0))
+
+    def _accept(self, found: Seen) -> Handle:
+        head = found.head
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
+
+    def current(self) -> Op[list[Description]]:
+        """Describe the shard; detect a loss."""
+        return self._watched(self._compared)
+
+    def _compared(self, handle: Handle) -> Op[list[Description]]:
+        counted = self.counted  # from replies before this call
+        found = yield from self._find()
+        if found.head.identity != handle.identity:
+            raise Refusal(replies.CHANGED, "")
+        self._check_count(found.head.count, counted, handle)
+        return [Description(self.key, found.head, found.size, HEADER_BYTES, ttl_seconds(found.ttl))]
+
+    def clear(self) -> NoReturn:
+        """Raise `TypeError`: the filter replaces its shards."""
+        raise TypeError(f"{self.name!r} is a shard, which is cleared and deleted with its filter")
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> NoReturn:  # noqa: ARG002 - it always raises
+        """Raise `TypeError`: the filter deletes its shards."""
+        self.clear()
 
     def follow(self, record: ShardRecord) -> None:
         """Drop the handle if the record names another shard under this number."""

@@ -39,8 +39,7 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
-from bloomredis.stored.header import Header
-from bloomredis.stored.one_key.single import StoredFilter
+from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.parts import Seen, StoredShard
 from bloomredis.stored.shards.record import DELETED, IN_USE, MAKING, NEW, RESTORED, ShardRecord
@@ -62,8 +61,11 @@ class SeenRecord(NamedTuple):
     ttl: int
 
 
-class StoredShards(StoredFilter):
+class StoredShards(Versioned[SeenRecord]):
     """A sharded filter, on one server or on a cluster."""
+
+    is_one_bitmap = False
+    called = KINDS[shard_record.KIND]
 
     def __init__(
         self,
@@ -74,9 +76,8 @@ class StoredShards(StoredFilter):
         wanted: Mapping[str, int | None],
         **options: Unpack[planning.StorageOptions],
     ) -> None:
-        super().__init__(
-            name, new=None if plan is None else plan.head, layout=layout, kind=shard_record.KIND, **options
-        )
+        super().__init__(name, **options)
+        self._wanted_head = planning.wanted_parameters(None if plan is None else plan.head, layout)
         self._planned = plan and plan.encoded(self.encoding or 0)
         self._wanted: dict[str, object] = {key: value for key, value in wanted.items() if value is not None}
         self._shards: dict[int, StoredShard] = {}
@@ -85,7 +86,9 @@ class StoredShards(StoredFilter):
 
     @property
     def head(self) -> Header | None:
-        return self.record.head if self.record else super().head
+        """The header of the record that was found, or else of the record that a new filter would get."""
+        record = self.record or self._planned
+        return None if record is None else record.head
 
     @property
     def cached_record(self) -> ShardRecord:
@@ -112,7 +115,7 @@ class StoredShards(StoredFilter):
 
     # -- the record
 
-    def _ask(self, new: ShardRecord | None = None, replaced: bytes = b"") -> Op[SeenRecord]:
+    def ask(self, new: ShardRecord | None = None, replaced: bytes = b"") -> Op[SeenRecord]:
         """Check and return the stored record.
 
         :param new: a record to write first if the key is missing or holds the identity `replaced`.
@@ -121,16 +124,16 @@ class StoredShards(StoredFilter):
         data, ttl = yield from self._call(_RESERVE, arguments, self.wait if new else None)
         return SeenRecord(self._checked(data), ttl)
 
-    def _look(self) -> Op[SeenRecord | None]:
+    def look(self) -> Op[SeenRecord | None]:
         """Check and return the stored record; None if the key is missing."""
         try:
-            return (yield from self._ask())
+            return (yield from self.ask())
         except FilterNotFoundError:
             return None
 
     def _is_stored(self, record: ShardRecord) -> Op[bool]:
         """Return whether the stored record is still this one."""
-        now = yield from self._look()
+        now = yield from self.look()
         return now is not None and now.record == record
 
     def _checked(self, data: bytes) -> ShardRecord:
@@ -139,7 +142,8 @@ class StoredShards(StoredFilter):
             record = shard_record.parse(data)
         except ValueError as error:
             raise header.unusable(self.name, error) from None
-        self._check_parameters(record.head)
+        wanted = self._wanted_head
+        self.compare({field: getattr(record.head, field) for field in wanted}, wanted)
         encoding.check_encoding(self.name, record.head.encoding, self.encoding)
         self.compare({field: getattr(record, field) for field in self._wanted}, self._wanted)
         return record
@@ -152,7 +156,7 @@ class StoredShards(StoredFilter):
         self.reset()
         return self._open_by(partial(self._find, saw_loss=saw_loss, looks=True), stands=False)
 
-    def _find(self, *, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord]:  # type: ignore[override]  # goes to `_accept` alone
+    def _find(self, *, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord]:
         """Create the filter if it is missing and parameters were given; return its record, which is in use.
 
         :param saw_loss: the caller knows of a loss.
@@ -162,12 +166,12 @@ class StoredShards(StoredFilter):
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
-            found = (yield from self._look()) or (
-                yield from self._ask(self._planned and self._planned.renewed(NEW))
+            found = (yield from self.look()) or (
+                yield from self.ask(self._planned and self._planned.renewed(NEW))
             )
             record = found.record
             if record.state != IN_USE:
-                done = yield from self._finish_work(found, saw_loss=saw_loss)
+                done = yield from self.finish_work(found, saw_loss=saw_loss)
                 if done is not None:
                     return done
                 continue
@@ -178,11 +182,11 @@ class StoredShards(StoredFilter):
                 if not saw_loss:
                     self._apply_on_lost(f"{missing} has vanished", used=self.record is not None)
                     saw_loss = True
-                yield from self._ask(record.unmade(), record.head.identity)
+                yield from self.ask(record.unmade(), record.head.identity)
         self._check_ttl(found.ttl)
         return found
 
-    def _accept(self, found: SeenRecord) -> Handle:  # type: ignore[override]  # see `_find`
+    def _accept(self, found: SeenRecord) -> Handle:
         record, before = found.record, self.record
         if before is not None and before.placement != record.placement:
             self._shards = {}  # the new record's shards have other keys
@@ -194,27 +198,27 @@ class StoredShards(StoredFilter):
 
     # -- shards
 
-    def _shards_of(self, record: ShardRecord) -> list[StoredShard]:
+    def shards_of(self, record: ShardRecord) -> list[StoredShard]:
         """Return all shards of a record, in the order of its table."""
         return [StoredShard(self, number, record, self.wait) for number in range(record.shards)]
 
-    def _each(self, operations: Iterable[Op[T]]) -> Op[list[T]]:
+    def each(self, operations: Iterable[Op[T]]) -> Op[list[T]]:
         """Run operations on shards concurrently; return the answers in order."""
         return unless_failed((yield from gather(operations, most=_SHARDS_AT_ONCE)))
 
     def each_shard(self, call: Callable[[StoredShard], Op[T]]) -> Op[list[T]]:
         """Run an operation for each shard; return the answers in order."""
-        return self._each(call(self.shard(number)) for number in range(self.cached_record.shards))
+        return self.each(call(self.shard(number)) for number in range(self.cached_record.shards))
 
     def _missing(self, record: ShardRecord) -> Op[str]:
         """Return the name of a shard that differs from the record; "" if all shards match it."""
-        met = yield from self._each(shard.seen() for shard in self._shards_of(record))
+        met = yield from self.each(shard.seen() for shard in self.shards_of(record))
         for number, (seen, made) in enumerate(zip(met, record.made, strict=True)):
             if seen is None or seen.is_being_made or not record.owns(seen.head) or _time(seen) != made:
                 return shard_record.shard_of(self.name, number)
         return ""
 
-    def _finish_work(self, found: SeenRecord, *, saw_loss: bool) -> Op[SeenRecord | None]:
+    def finish_work(self, found: SeenRecord, *, saw_loss: bool) -> Op[SeenRecord | None]:
         """Finish the work that a record's state asks for; return the record if it is in use now, else None.
 
         :param saw_loss: the caller knows of the loss of an earlier record.
@@ -226,16 +230,16 @@ class StoredShards(StoredFilter):
 
     def _make(self, found: SeenRecord, *, saw_loss: bool) -> Op[SeenRecord | None]:
         """Create a record's missing shards and set it in use; return None if the caller must look again."""
-        record, shards = found.record, self._shards_of(found.record)
+        record, shards = found.record, self.shards_of(found.record)
         restored = record.made if record.state == RESTORED else (0,) * len(shards)
         ways = (shard.seen() if made else shard.make() for shard, made in zip(shards, restored, strict=True))
-        met: list[Seen | None] = yield from self._each(ways)
+        met: list[Seen | None] = yield from self.each(ways)
         if not (yield from self._is_stored(record)):
             return None
         there = {number: seen for number, seen in enumerate(met) if seen is not None}
         if any(made and _time(there.get(number)) != made for number, made in enumerate(restored)):
             # A restored shard has vanished or changed, and the filter was never in use: delete the rest.
-            yield from self._ask(record.renewed(DELETED), record.head.identity)
+            yield from self.ask(record.renewed(DELETED), record.head.identity)
             return None
         others = {number: seen for number, seen in there.items() if not record.owns(seen.head)}
         if others:
@@ -245,15 +249,15 @@ class StoredShards(StoredFilter):
             return None
         ttl = 0 if found.ttl < 0 else max(1, found.ttl)
         if not all(
-            (yield from self._each(shards[number].settle(seen, ttl) for number, seen in there.items()))
+            (yield from self.each(shards[number].settle(seen, ttl) for number, seen in there.items()))
         ):
             return None
         return (yield from self._settle(replace(record, made=tuple(map(_time, there.values())))))
 
     def _drop(self, record: ShardRecord, seen: Mapping[int, Seen]) -> Op[None]:
         """Delete shards that were seen under a record's keys, unless they have changed."""
-        shards = self._shards_of(record)
-        yield from self._each(shards[number].drop(each.head) for number, each in seen.items())
+        shards = self.shards_of(record)
+        yield from self.each(shards[number].drop(each.head) for number, each in seen.items())
 
     def _settle(self, record: ShardRecord) -> Op[SeenRecord | None]:
         """Write the times of all shards and the state "in use"; return None if the record has changed."""
@@ -293,7 +297,7 @@ class StoredShards(StoredFilter):
         return self._watched(self._same_record)
 
     def _same_record(self, handle: Handle) -> Op[SeenRecord]:
-        found = yield from self._ask()
+        found = yield from self.ask()
         if found.record.head.identity != handle.identity:
             raise Refusal(replies.CHANGED, "")
         return found
@@ -340,7 +344,7 @@ class StoredShards(StoredFilter):
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
-            found = yield from self._look()
+            found = yield from self.look()
             if found is not None and found.record.state == DELETED:
                 yield from self._end(found.record)  # another client's delete() was interrupted or still runs
                 continue
@@ -348,7 +352,7 @@ class StoredShards(StoredFilter):
             if last is None:
                 return None, False
             new = last.renewed(state)
-            now = yield from self._ask(new, found.record.head.identity if found else b"")
+            now = yield from self.ask(new, found.record.head.identity if found else b"")
             if now.record.head.generation == new.head.generation:
                 return now.record, found is not None
 
@@ -357,9 +361,7 @@ class StoredShards(StoredFilter):
 
         Keys that hold no shard of any record are left alone.
         """
-        outcomes = yield from gather(
-            (shard.seen() for shard in self._shards_of(record)), most=_SHARDS_AT_ONCE
-        )
+        outcomes = yield from gather((shard.seen() for shard in self.shards_of(record)), most=_SHARDS_AT_ONCE)
         unless_failed(each for each in outcomes if not isinstance(each, FilterMismatchError))
         if (yield from self._is_stored(record)):
             seen = {number: each for number, each in enumerate(outcomes) if isinstance(each, Seen)}

@@ -40,6 +40,9 @@ class Versioned(Stored, Generic[ParametersT]):
     `ParametersT` is the type of a stored filter's checked parameters.
     """
 
+    counted: int = 0
+    """The largest count that was seen since the filter was opened, for a lower bound of later counts."""
+
     def __init__(
         self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None, encoding: int | None = None
     ) -> None:
@@ -216,6 +219,13 @@ class Versioned(Stored, Generic[ParametersT]):
     def loss(self, word: str) -> str:
         """Return the message for a script's refusal on a filter that was in use."""
         return _LOSSES[word].format(self.name)
+
+    def _check_count(self, count: int, before: int, handle: Handle) -> None:
+        """Remember a count; raise `FilterLostError` if it is smaller than a count seen before."""
+        if count < before:
+            raise FilterLostError(self.older(before))
+        if self.handle is handle:  # otherwise another call has opened the filter again meanwhile
+            self.counted = max(self.counted, count)
 
     def older(self, counted: int) -> str:
         """Return the message for a count that is smaller than a count seen before."""

@@ -347,8 +347,8 @@ def test_a_delete_beside_a_client_that_makes_the_filter(proxy: Proxy, server: Se
             break
     other: Any = ShardedBloomFilter(client, "seen", **OPTIONS)
     maker = other._operations.stored
-    found = sync.drive(client, maker._look())
-    shards = maker._shards_of(found.record)
+    found = sync.drive(client, maker.look())
+    shards = maker.shards_of(found.record)
 
     def settle() -> None:
         for shard in shards:
