@@ -11,7 +11,7 @@ from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
-from bloomredis.stored.layers.adopting import AdoptedFilter
+from bloomredis.stored.layers.adopting import adopt
 from bloomredis.stored.layers.record import ScalingRecord
 
 
@@ -47,4 +47,4 @@ def adoption(name: str, expansion: int, tightening_ratio: float, encoded: int | 
     growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
     ratio = arguments.share("tightening_ratio", tightening_ratio)
     with OutcomeMatters(name, "check the outcome: ScalingBloomFilter.open() succeeds if it was adopted"):
-        yield from AdoptedFilter(name, encoded).adopt(growth, ratio)
+        yield from adopt(name, encoded, growth, ratio)

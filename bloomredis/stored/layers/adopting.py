@@ -6,10 +6,9 @@ import os
 from dataclasses import replace
 from typing import Final
 
-from bloomredis.errors import BloomError, FilterNotFoundError
-from bloomredis.protocol import forms, replies, scripts
+from bloomredis.errors import FilterNotFoundError
+from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.clock import next_round
-from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import ADOPTED, Header
 from bloomredis.stored.layers.record import ScalingRecord
@@ -18,35 +17,25 @@ from bloomredis.stored.one_key.single import StoredFilter
 _ADOPT: Final = scripts.load_script("adopt", forms.record)
 
 
-class AdoptedFilter(StoredFilter):
-    """A filter in one key whose name becomes a growing filter's name."""
+def adopt(name: str, encoding: int | None, expansion: int, tightening_ratio: float) -> Op[None]:
+    """Make the filter of this name the first layer of a growing filter, whatever its generation.
 
-    def __init__(self, name: str, encoding: int | None) -> None:
-        super().__init__(name, new=None, layout=None, ttl=0, on_lost="raise", wait=None, encoding=encoding)
-
-    def adopt(self, expansion: int, tightening_ratio: float) -> Op[None]:
-        """Make the filter the first layer, whatever its generation.
-
-        :raises FilterNotFoundError: the key is missing.
-        :raises FilterMismatchError: the key holds something else.
-        :raises ValueError: the filter's error rate leaves none for further layers.
-        """
-        reply = rounds = None
-        while reply is None:
-            rounds = yield from next_round(rounds, self.name)
-            found = (yield from self.describe()).header
-            record = _record(found, expansion, tightening_ratio)
-            reply = yield from self._if_unchanged(
-                _ADOPT,
-                [self.key, self.auxiliary + b"layer:0"],
-                [found.identity, record.template(), record.layer(0).pack()],
-            )
-
-    def explained(self, refusal: Refusal) -> BloomError:
-        """Return the public error for a refusal."""
-        if refusal.word == replies.MISSING:
-            return FilterNotFoundError(f"there is no filter {self.name!r} to adopt")
-        return super().explained(refusal)
+    :raises FilterNotFoundError: the key is missing.
+    :raises FilterMismatchError: the key holds something else.
+    :raises ValueError: the filter's error rate leaves none for further layers.
+    """
+    stored = StoredFilter(name, new=None, layout=None, ttl=0, on_lost="raise", wait=None, encoding=encoding)
+    reply = rounds = None
+    while reply is None:
+        rounds = yield from next_round(rounds, name)
+        try:
+            found = (yield from stored.describe()).header
+        except FilterNotFoundError as error:
+            raise FilterNotFoundError(f"there is no filter {name!r} to adopt") from error.__cause__
+        record = _record(found, expansion, tightening_ratio)
+        keys = [stored.key, stored.auxiliary + b"layer:0"]
+        made = [found.identity, record.template(), record.layer(0).pack()]
+        reply = yield from stored.if_unchanged(_ADOPT, keys, made)
 
 
 def _record(found: Header, expansion: int, tightening_ratio: float) -> ScalingRecord:

@@ -228,7 +228,7 @@ class StoredLayers(Versioned[LayerRecord]):
             except FilterNotFoundError:
                 return False
             every = [handle.key, *keys, *handle.extra]
-            if (yield from self._if_unchanged(_DELETE, every, [handle.identity, *arguments])) is not None:
+            if (yield from self.if_unchanged(_DELETE, every, [handle.identity, *arguments])) is not None:
                 return True
 
     # -- the record

@@ -403,7 +403,7 @@ class StoredModule(Versioned[MarkedFilter]):
             own = digits_of(self.encoding or 0) if found.is_encoded else b""
             arguments: Arguments = [known, new, generation, found.kind, *marks, own]
             keys = [self.key, self.auxiliary + b"cleared"]
-            reply = yield from self._if_unchanged(_CLEAR, keys, [*arguments, *options(state)])
+            reply = yield from self.if_unchanged(_CLEAR, keys, [*arguments, *options(state)])
             if reply is not None:
                 cleared = MarkedFilter(self._read(reply), generation, found.kind, found.is_encoded)
                 yield from self._accept_or_reopen(cleared, since)
@@ -422,6 +422,6 @@ class StoredModule(Versioned[MarkedFilter]):
             identity = packed(found.marking.of(found.generation))
             every = [self.key, *keys]
             if (
-                yield from self._if_unchanged(_DELETE, every, [identity, *arguments], again=bool(keys))
+                yield from self.if_unchanged(_DELETE, every, [identity, *arguments], again=bool(keys))
             ) is not None:
                 return True

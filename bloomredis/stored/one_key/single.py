@@ -129,7 +129,7 @@ class StoredFilter(Versioned[Header]):
         while True:
             rounds = yield from next_round(rounds, self.name)
             found = (yield from self.describe()).header
-            reply = yield from self._if_unchanged(
+            reply = yield from self.if_unchanged(
                 script,
                 [self.key, *keys],
                 [found.identity, *arguments(found)],

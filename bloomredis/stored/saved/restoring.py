@@ -15,7 +15,6 @@ from bloomredis.stored.layers.record import LayerRecord, RotatingRecord
 from bloomredis.stored.saved.format import Part, Saved
 from bloomredis.stored.saved.shards import RestoredShards
 from bloomredis.stored.saved.writing import Writing
-from bloomredis.stored.shards.record import ShardRecord
 from bloomredis.stored.state.base import taken
 
 _TIME: Final = scripts.load_script("time", forms.digits)
@@ -24,35 +23,15 @@ Pieces = Sequence[tuple[int, bytes]]
 """Pieces of a part's bits, each with the index of its first byte."""
 
 
-class RestoreTarget(ABC):
-    """A filter that is being restored: call `begin`, `write` for all parts in order, then `publish`."""
+class _OneSlot(ABC):
+    """A filter whose keys all lie in one slot, so that one script can rename them at once.
+
+    :param saved: has the new filter's generation.
+    """
 
     def __init__(self, name: str, saved: Saved) -> None:
         self.name = name
-        self._saved = saved  # with the new filter's generation
-
-    @abstractmethod
-    def begin(self) -> Op[None]:
-        """Raise `FilterMismatchError` if the name is in use."""
-
-    @abstractmethod
-    def write(self, part: Part, pieces: Pieces) -> Op[None]:
-        """Write pieces of a part."""
-
-    @abstractmethod
-    def publish(self) -> Op[None]:
-        """Make the filter appear; raise `FilterMismatchError` if the name is in use by now."""
-
-    @abstractmethod
-    def discard(self) -> Op[None]:
-        """Delete the written parts."""
-
-
-class _OneSlot(RestoreTarget):
-    """A filter whose keys all lie in one slot, so that one script can rename them at once."""
-
-    def __init__(self, name: str, saved: Saved) -> None:
-        super().__init__(name, saved)
+        self._saved = saved
         self._writing = Writing(name, name.encode())
         self._heads = {part.number: part.header for part in saved.parts}
         self._begun: set[int] = set()
@@ -62,10 +41,12 @@ class _OneSlot(RestoreTarget):
         """Return the key of a part."""
 
     def begin(self) -> Op[None]:
+        """Raise `FilterMismatchError` if the name is in use."""
         if (yield from send_command(("EXISTS", self.name.encode()), forms.integer)):
             raise taken(self.name)
 
     def write(self, part: Part, pieces: Pieces) -> Op[None]:
+        """Write pieces of a part."""
         key, head = self._key(part.number), self._heads[part.number]
         if part.number not in self._begun:
             self._begun.add(part.number)
@@ -77,6 +58,7 @@ class _OneSlot(RestoreTarget):
             yield from self._writing.touch()
 
     def discard(self) -> Op[None]:
+        """Delete the written parts."""
         yield from self._writing.discard()
 
 
@@ -87,6 +69,7 @@ class OneKey(_OneSlot):
         return self.name.encode()
 
     def publish(self) -> Op[None]:
+        """Make the filter appear; raise `FilterMismatchError` if the name is in use by now."""
         yield from self._writing.publish({self._key(0): self._saved.ttl})
 
 
@@ -129,32 +112,11 @@ def _left(record: LayerRecord, began: int, now: int, ttl: int) -> int | None:
     return -(-(end - now) // 1000) + record.grace if end > now else None
 
 
-class Shards(RestoreTarget):
-    """A filter in shards, which appears with its record."""
-
-    def __init__(self, name: str, saved: Saved, record: ShardRecord) -> None:
-        super().__init__(name, saved)
-        self._stored = RestoredShards(name, record, saved.ttl)
-        self._heads = {part.number: part.header for part in saved.parts}
-
-    def begin(self) -> Op[None]:
-        yield from self._stored.check_free()
-
-    def write(self, part: Part, pieces: Pieces) -> Op[None]:
-        yield from self._stored.write(part.number, self._heads[part.number], pieces)
-
-    def publish(self) -> Op[None]:
-        yield from self._stored.publish()
-
-    def discard(self) -> Op[None]:
-        yield from self._stored.discard()
-
-
-def target(name: str, saved: Saved) -> Op[RestoreTarget]:
+def target(name: str, saved: Saved) -> Op[OneKey | Layers | RestoredShards]:
     """Return the target for a saved filter, with new generations and the time of the server's clock."""
     renewed = saved.renewed(created_at=(yield from call(_TIME, [name.encode()], [])))
     if renewed.parsed is None:
         return OneKey(name, renewed)
     if isinstance(renewed.parsed, LayerRecord):
         return Layers(name, renewed, renewed.parsed)
-    return Shards(name, renewed, renewed.parsed)
+    return RestoredShards(name, renewed, renewed.parsed)

@@ -22,7 +22,7 @@ from bloomredis.errors import FilterMismatchError
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.header import Header
+from bloomredis.stored.saved.format import Part, Saved
 from bloomredis.stored.saved.writing import Writing
 from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.parts import PART_MS, being_made
@@ -34,17 +34,17 @@ from bloomredis.stored.state.base import taken
 class RestoredShards:
     """The shards and the record of a filter that does not exist yet."""
 
-    def __init__(self, name: str, record: ShardRecord, ttl: int) -> None:
-        """Take the record and the time to live of the new filter, in ms, 0 for none."""
+    def __init__(self, name: str, saved: Saved, record: ShardRecord) -> None:
         shard_record.checked_name(name)
         self.name = name
         self._stored = StoredShards(
-            name, plan=None, layout=None, wanted={}, ttl=ttl, on_lost="raise", wait=None
+            name, plan=None, layout=None, wanted={}, ttl=saved.ttl, on_lost="raise", wait=None
         )
+        self._heads = {part.number: part.header for part in saved.parts}
         self._restored = replace(record, state=RESTORED)
         self._writings: dict[int, Writing] = {}
 
-    def check_free(self) -> Op[None]:
+    def begin(self) -> Op[None]:
         """Raise `FilterMismatchError` if a filter with this name, or a shard of it, exists."""
         rounds = None
         while (found := (yield from self._stored.look())) is not None:
@@ -59,8 +59,9 @@ class RestoredShards:
                 "written: delete() the filter, wait a minute, or use another name"
             )
 
-    def write(self, number: int, head: Header, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
+    def write(self, part: Part, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
         """Write pieces of a shard, each with the index of its first byte among the bits."""
+        number, head = part.number, self._heads[part.number]
         key = self._shard_key(number)
         if number not in self._writings:
             self._writings[number] = Writing(self.name, key)

@@ -119,14 +119,14 @@ class StoredShard(Versioned[Seen]):
         """
         if not seen.is_being_made:
             return True
-        return (yield from self._if_unchanged(_SETTLE, [self.key], [seen.head.identity, ttl])) is not None
+        return (yield from self.if_unchanged(_SETTLE, [self.key], [seen.head.identity, ttl])) is not None
 
     def drop(self, head: Header) -> Op[None]:
         """Delete the shard if it has this header, even if another client has settled it meanwhile."""
-        deleted = yield from self._if_unchanged(_DELETE, [self.key], [head.identity])
+        deleted = yield from self.if_unchanged(_DELETE, [self.key], [head.identity])
         if deleted is None and head.flags & BEING_MADE:
             settled = replace(head, flags=head.flags & ~BEING_MADE)
-            yield from self._if_unchanged(_DELETE, [self.key], [settled.identity])
+            yield from self.if_unchanged(_DELETE, [self.key], [settled.identity])
 
     # -- using it
 

@@ -261,7 +261,7 @@ class StoredShards(Versioned[SeenRecord]):
 
     def _settle(self, record: ShardRecord) -> Op[SeenRecord | None]:
         """Write the times of all shards and the state "in use"; return None if the record has changed."""
-        reply = yield from self._if_unchanged(_SETTLE, [self.key], [record.head.identity, record.table])
+        reply = yield from self.if_unchanged(_SETTLE, [self.key], [record.head.identity, record.table])
         if reply is None:
             return None
         data, ttl = reply
@@ -366,7 +366,7 @@ class StoredShards(Versioned[SeenRecord]):
         if (yield from self._is_stored(record)):
             seen = {number: each for number, each in enumerate(outcomes) if isinstance(each, Seen)}
             yield from self._drop(record, seen)
-            yield from self._if_unchanged(_DELETE, [self.key], [record.head.identity])
+            yield from self.if_unchanged(_DELETE, [self.key], [record.head.identity])
 
     def expire(self, ttl: int) -> Op[None]:
         """Let all shards, and then the record, expire in `ttl` ms."""

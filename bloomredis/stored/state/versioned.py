@@ -130,7 +130,7 @@ class Versioned(Stored, Generic[ParametersT]):
         except Unconfirmed as error:
             raise OutcomeUnknownError(str(error)) from None
 
-    def _if_unchanged(
+    def if_unchanged(
         self, script: scripts.Script[R], keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
     ) -> Op[R | None]:
         """Run a script that compares an identity; return None if the filter has vanished or was replaced."""
