@@ -28,7 +28,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALL = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 LOAD = (
     "from bloomredis.protocol import scripts;"
-    "print(*sorted(v for v in scripts.verbs() if scripts.load_script(v).text))"
+    "print(*sorted({s.verb for s in scripts.every_script() if s.text}))"
 )
 
 

@@ -1,9 +1,11 @@
-"""The Lua scripts: one file per verb in the folders of lua/, assembled with its includes.
+"""The Lua scripts: one file per verb in the folders of lua/, assembled with its pieces when it is first used.
 
-``-- include: name`` inserts lua/include/name.lua, once per script, after the files that it includes itself.
-``-- include: one or other`` inserts `one` for filters of several layers and `other` for all others.
-``-- include: one or other or third`` inserts `third` for filters in a key of the server's module.
-``-- paste: name`` inserts a piece of code each time, where a function call would cost more.
+A verb says what happens to a filter; the pieces in lua/pieces say how, for each store and layout.  A variant
+names the folders of a filter's pieces, such as ``("layers", "blocks")``.  Three lines insert code:
+
+``-- include: name`` inserts lua/include/name.lua, functions and constants, once per script.
+``-- paste: name`` inserts the piece of the variant, of the verb or of all; nothing if only others have it.
+``-- rare: name`` inserts a piece inside a branch: what it includes is defined only if the branch is taken.
 
 A wheel carries the directory as `bloomredis/lua`; a checkout and an editable install have it beside
 the package.  The installed directory is preferred, so that a stray `lua` beside the package is never used.
@@ -15,14 +17,14 @@ import itertools
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 from bloomredis.protocol.forms import Form, anything
 from bloomredis.protocol.steps import Reply
@@ -30,26 +32,54 @@ from bloomredis.protocol.steps import Reply
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-_INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?(?: or (\w+))?\n", re.MULTILINE)
-_PASTE = re.compile(r"^ *-- paste: (\w+)\n", re.MULTILINE)
-IN_BLOCKS: Final = "_blocks"
-"""The suffix of scripts for filters of one layer in the blocked layout.
+Variant = tuple[str, ...]
+"""A store and a layout: the folders of a script's pieces, the first before the second."""
 
-The first call in each of a caller's pipelines carries the whole script, so local names are shortened too.
-"""
+COMMON: Final = "common"
+"""The folder of pieces for every variant."""
+
+_STORED: Final[tuple[Variant, ...]] = (
+    ("one", "blocks"),
+    ("one", "bits"),
+    ("one", "counters"),
+    ("layers", "blocks"),
+    ("layers", "bits"),
+    ("bitmap", "bits"),
+    ("bitmaps", "layers", "bits"),
+)
+_VARIANTS: Final[Mapping[str, tuple[Variant, ...]]] = {
+    **dict.fromkeys(("add", "contains"), _STORED),
+    **dict.fromkeys(("claim", "commit"), (*_STORED, ("module",))),
+    "remove": (("one", "counters"),),
+    "add_count": (("one",), ("layers",), ("bitmap",), ("bitmaps",)),
+    "or_segment": (("one",), ("layers",), ("bitmap",)),
+}
+"""The variants of each verb that has pieces."""
+
+_INSERTED: Final = re.compile(r"^ *-- (include|paste|rare): (\w+)\n", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Script(Generic[R_co]):
-    """A script as the server gets it: its text, and the SHA-1 that EVALSHA names it by.
+    """A script, whose text is assembled when it is first used.
 
     :ivar form: parses the script's replies to an R_co.
     """
 
     verb: str
-    text: str
-    sha: str
     form: Form[R_co]
+    variant: Variant = ()
+
+    @cached_property
+    def text(self) -> str:
+        """The text that the server gets; `FileNotFoundError` if there is no such script."""
+        text = assemble(self.verb, self.variant, readable=False)
+        return with_short_names(text) if self.variant else text
+
+    @cached_property
+    def sha(self) -> str:
+        """The SHA-1 that EVALSHA names the script by."""
+        return sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
 def directory() -> Traversable:
@@ -60,72 +90,101 @@ def directory() -> Traversable:
 
 def verbs() -> Iterable[str]:
     """Return the names of all scripts."""
-    return _sources(readable=False)[0].keys()
+    return _sources(readable=False).verbs.keys()
+
+
+def variants(verb: str) -> tuple[Variant, ...]:
+    """Return the variants of a verb; one empty variant if it has no pieces."""
+    return _VARIANTS.get(verb, ((),))
+
+
+def every_script() -> Iterator[Script[Reply]]:
+    """Yield each variant of each verb."""
+    for verb in verbs():
+        for variant in variants(verb):
+            yield load_script(verb, variant=variant)
 
 
 @overload
-def load_script(verb: str, *, layered: bool = False, module: bool = False) -> Script[Reply]: ...
+def load_script(verb: str, *, variant: Variant = ()) -> Script[Reply]: ...
 @overload
-def load_script(verb: str, form: Form[R], *, layered: bool = False, module: bool = False) -> Script[R]: ...
+def load_script(verb: str, form: Form[R], *, variant: Variant = ()) -> Script[R]: ...
 @cache
-def load_script(
-    verb: str, form: Form[Any] = anything, *, layered: bool = False, module: bool = False
-) -> Script[Any]:
-    """Return a script as the server gets it; `FileNotFoundError` if no script has that name.
+def load_script(verb: str, form: Form[Any] = anything, *, variant: Variant = ()) -> Script[Any]:
+    """Return the script of a verb.
 
     :param form: parses its replies; `anything` if the caller parses them.
-    :param layered: return the script for filters of several layers, which costs some 2 us more a call.
-    :param module: return the script for filters in a key of the server's module.
+    :param variant: the variant of the filter.  The verb may have one for its store, or none.
     """
-    text = assemble(verb, layered=layered, module=module, readable=False)
-    if verb.endswith(IN_BLOCKS):
-        text = with_short_names(text)
-    verb = verb.removesuffix(IN_BLOCKS)
-    return Script(verb, text, sha1(text.encode(), usedforsecurity=False).hexdigest(), form)
+    known = _VARIANTS.get(verb, ())
+    prefixes = (variant[:length] for length in range(len(variant), 0, -1))
+    return Script(verb, form, next((each for each in prefixes if each in known), ()))
 
 
-def assemble(verb: str, *, layered: bool = False, module: bool = False, readable: bool = True) -> str:
-    """Return the text of a script with its includes and pastes inserted."""
-    scripts, parts = _sources(readable=readable)
-    if verb not in scripts:
-        raise FileNotFoundError(f"there is no script {verb!r}")
-    included: set[str] = set()
+class _Sources(NamedTuple):
+    """The files of lua/: scripts by verb, includes by name, pieces by folder and name."""
 
-    def include(found: re.Match[str]) -> str:
-        one, other, third = found.groups()
-        name = (module and third) or (one if layered else other or one)
-        if name in included:
-            return ""
-        included.add(name)
-        return whole(parts[name])
+    verbs: dict[str, str]
+    includes: dict[str, str]
+    pieces: dict[tuple[str, str], str]
 
-    def whole(text: str) -> str:
-        pasted = _PASTE.sub(lambda found: whole(parts[found[1]]), text)
-        return _INCLUDE.sub(include, pasted)
 
-    return whole(scripts[verb])
+def assemble(verb: str, variant: Variant = (), *, readable: bool = True) -> str:
+    """Return the text of a script with its includes and pieces inserted."""
+    scripts, includes, pieces = _sources(readable=readable)
+    if verb not in scripts or variant not in variants(verb):
+        raise FileNotFoundError(f"there is no script {verb!r} for the variant {variant}")
+    folders, names = (*variant, verb, COMMON), {name for _, name in pieces}
+
+    def piece(name: str) -> str:
+        found = (pieces[folder, name] for folder in folders if (folder, name) in pieces)
+        if name not in names:
+            raise FileNotFoundError(f"there is no piece {name!r}")
+        return next(found, "")
+
+    def whole(text: str, included: set[str]) -> str:
+        def insert(line: re.Match[str]) -> str:
+            how, name = line.groups()
+            if how == "paste":
+                return whole(piece(name), included)
+            if how == "rare":
+                return whole(piece(name), {*included})
+            if name in included:
+                return ""
+            included.add(name)
+            return whole(includes[name], included)
+
+        return _INSERTED.sub(insert, text)
+
+    return whole(scripts[verb], set())
 
 
 @cache
-def _sources(*, readable: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Read all files; return the scripts by verb, and the includes and pastes by name."""
-    scripts: dict[str, str] = {}
-    parts: dict[str, str] = {}
+def _sources(*, readable: bool) -> _Sources:
+    """Read all files."""
+    sources = _Sources({}, {}, {})
+
+    def texts(folder: Traversable) -> Iterator[tuple[str, str]]:
+        for entry in folder.iterdir():
+            if entry.name.endswith(".lua"):
+                text = entry.read_text("utf-8")
+                yield entry.name.removesuffix(".lua"), text if readable else minified(text)
+
     for folder in directory().iterdir():
-        if folder.is_dir():
-            found = parts if folder.name == "include" else scripts
-            for entry in folder.iterdir():
-                if entry.name.endswith(".lua"):
-                    text = entry.read_text("utf-8")
-                    found[entry.name.removesuffix(".lua")] = text if readable else minified(text)
-    return scripts, parts
+        if folder.name == "pieces":
+            for each in folder.iterdir():
+                if each.is_dir():
+                    sources.pieces.update({(each.name, name): text for name, text in texts(each)})
+        elif folder.is_dir():
+            (sources.includes if folder.name == "include" else sources.verbs).update(texts(folder))
+    return sources
 
 
 _STRING: Final = r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\[(?P<level>=*)\[.*?\](?P=level)\]"""
 
 _BLANKS: Final = re.compile(
     rf"""(?P<kept>{_STRING})"""
-    r"""|(?P<ends>(?:[ \t]*(?:--(?!\[=*\[|[ ](?:include|paste):)[^\n]*)?\n)+[ \t]*)"""
+    r"""|(?P<ends>(?:[ \t]*(?:--(?!\[=*\[|[ ](?:include|paste|rare):)[^\n]*)?\n)+[ \t]*)"""
     r"""|(?P<unknown>--\[|["'])""",
     re.DOTALL,
 )

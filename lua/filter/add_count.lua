@@ -8,28 +8,29 @@
 --
 -- Reply: the number that was added; at most the room of the newest of several layers
 
+-- include: numbers
+-- include: format
 -- include: decimals
--- include: header
--- include: layers or one_layer
 -- include: receipts
 
-local identity, added, number = ARGV[1], read_number(ARGV[2], -2 ^ 53), ARGV[3]
-local receipt = #KEYS - extra_keys(identity) >= 2 and KEYS[2]
-
+local READS, CELL_BITS = false, #ARGV[1] == IDENTITY_BYTES and ARGV[1]:byte(11) == COUNTING and 4 or 1
+local BAD_ITEMS = 'BLOOMARGUMENT the number of new items must be an integer'
+local call, key, identity, added, number = redis.call, KEYS[1], ARGV[1], read_number(ARGV[2], -2 ^ 53), ARGV[3]
+-- paste: open
+local receipt = own and own >= 2 and KEYS[2]
 local replayed = replay(receipt, number)
 if replayed then
   return tonumber(replayed) or replayed
-end
-local filter, refusal = open_layers(KEYS, identity)
-if not filter then
+elseif not fit or not added then
+  -- rare: refuse
   return refusal
-elseif not added then
-  return redis.error_reply('BLOOMARGUMENT the number of new items must be an integer')
-elseif filter.has_ended or added > 0 and filter.room and filter.room < 1 then
-  return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
+elseif has_ended or added > 0 and room and room < 1 then
+  return error_reply('BLOOMFULL the newest layer has no room for new items')
 end
-local counted = added > 0 and math.min(added, filter.room or added) or added
-begin(filter, receipt, number, filter.lasting)
-note_written(filter, counted)
-keep(receipt, number, string.format('%.0f', counted), filter.lasting)
-return counted
+-- paste: prepare
+added = added > 0 and math.min(added, room or added) or added
+local reply = nil
+-- paste: begin
+-- paste: note
+keep(receipt, number, string.format('%.0f', added), lasting)
+return added

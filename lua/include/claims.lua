@@ -6,15 +6,6 @@ local OWNER_BYTES, HOLDER_BYTES = 16, 8
 local RELEASED = '-'  -- the end of the value of a released claim, whose item is free
 local GENERATION_BYTES = 8
 
--- The value of a claim's key, false if the key is missing; an error reply, which equals no value, for another type.
-local function value_of(claim)
-  local value = redis.pcall('GET', claim)
-  if type(value) == 'table' and not tostring(value.err):find('WRONGTYPE') then
-    return redis.call('GET', claim)  -- raises the server's error
-  end
-  return value
-end
-
 -- An equals sign and the end of the held owner in hexadecimal, if it is the same holder's; else an empty string.
 local function end_of_own(value, held)
   local shared = #value - OWNER_BYTES + HOLDER_BYTES
@@ -22,14 +13,6 @@ local function end_of_own(value, held)
     return ''
   end
   return '=' .. ('%02x'):rep(OWNER_BYTES - HOLDER_BYTES):format(held:byte(shared + 1, -1))
-end
-
--- Let the record of a rotating filter outlive a claim, since the claim's value names the record's generation.
-local function outlast(record, lease)
-  local left = redis.call('PTTL', record)
-  if left >= 0 and left < lease then
-    redis.call('PEXPIRE', record, lease)
-  end
 end
 
 -- An error reply if a lease is malformed, else nil.

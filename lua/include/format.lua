@@ -9,6 +9,7 @@ local GONE_ON = 'BLOOMLANE the session has gone on since this call'
 
 local HEADER_BYTES = 64
 local IDENTITY_BYTES = 56
+local BITMAP_BYTES = 32  -- the description of a bitmap of another system
 local SHARDED = 3   -- the kind of a shard record
 local COUNTING = 4  -- the kind of a counting filter
 local FLAGS = 13    -- the header's byte of flags, counted from 1

@@ -3,8 +3,6 @@
 -- include: format
 -- include: identity
 
-local BITMAP_BYTES = 32
-
 -- An error reply unless a hash has the parameters that follow a description.
 local function check_config(key, description)
   for field, value in description:sub(BITMAP_BYTES + 1):gmatch('(%w+)=(%w+)\n') do
@@ -70,15 +68,5 @@ local function make_bits(filter)
   if filter.first_bit > 0 and is_unwritten(filter.key, filter.header) then
     local call, key, header = redis.call, filter.key, filter.header
     -- paste: make_bits
-  end
-end
-
--- Finish a write: add to the item count, or renew a bitmap's time to live.  `added` is negative for removals.
-local function note_added(filter, added)
-  if filter.expires then
-    redis.call('PEXPIRE', filter.key, filter.ttl)
-  elseif added ~= 0 and not filter.ttl then
-    local count = math.max(0, read_u64(filter.header, IDENTITY_BYTES + 1) + added)
-    redis.call('SETRANGE', filter.key, IDENTITY_BYTES, write_u64(count))
   end
 end

@@ -10,18 +10,17 @@ local function replicate(what)
   end
 end
 
--- OR bytes into a filter from byte `first` of its bits on; return the previous bytes, none if no bit of them was set,
+-- OR bytes into a filter's string from byte `start` on; return the previous bytes, none if no bit of them was set,
 -- and the number of newly set bits.
-local function or_bytes(filter, first, bytes, old_key, new_key)
-  local start = filter.first_bit / 8 + first
+local function or_bytes(key, start, bytes, old_key, new_key)
   local stop = start + #bytes - 1
-  if redis.call('BITCOUNT', filter.key, start, stop) == 0 then  -- takes a third of the time of the copies below
+  if redis.call('BITCOUNT', key, start, stop) == 0 then  -- takes a third of the time of the copies below
     if bytes:find('[^%z]') then
-      redis.call('SETRANGE', filter.key, start, bytes)
+      redis.call('SETRANGE', key, start, bytes)
     end
-    return '', redis.call('BITCOUNT', filter.key, start, stop)
+    return '', redis.call('BITCOUNT', key, start, stop)
   end
-  local old = redis.call('GETRANGE', filter.key, start, stop)
+  local old = redis.call('GETRANGE', key, start, stop)
   replicate(redis.REPL_NONE)
   -- The keys are free, so these do nothing; but a user without the right to one of them leaves nothing behind.
   redis.call('UNLINK', old_key, new_key)
@@ -35,7 +34,7 @@ local function or_bytes(filter, first, bytes, old_key, new_key)
   redis.call('UNLINK', old_key, new_key)
   replicate(redis.REPL_ALL)
   if both ~= old then
-    redis.call('SETRANGE', filter.key, start, both)
+    redis.call('SETRANGE', key, start, both)
   end
   return old, added
 end

@@ -13,51 +13,50 @@
 -- Reply: for one item 1 (new) or 0 (present); for more items a string with one such character each, which ends
 -- before the first new item that the newest layer has no room for
 
--- include: decimals
--- include: header
--- include: items
--- include: layers or one_layer
--- include: answer
--- include: receipts
--- include: add_again
+-- include: numbers
+-- include: format
+-- paste: names
 
-local identity, packed, number = ARGV[1], ARGV[2], ARGV[3]
-local own = #KEYS - extra_keys(identity)
-local receipt, earlier_receipt = own >= 2 and KEYS[2], own >= 3 and KEYS[3]
-local earlier_number, index = ARGV[4], read_number(ARGV[5], 0)
-
-local replayed = not earlier_receipt and replay(receipt, number)
-if replayed then
-  return replayed
+local READS, CHECKS_LENGTH = false, #KEYS > 2  -- a retry about an earlier call must not block it in vain
+local call, key, identity, packed, number = redis.call, KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+-- paste: open
+local receipt, earlier_receipt, again = own and own >= 2 and KEYS[2], own and own >= 3 and KEYS[3], nil
+local may_run = fit and not earlier_receipt
+if may_run and receipt then
+  -- Even for a new item, which no earlier execution added: a cloned machine may have used the session since.
+  local kept = redis.pcall('GET', receipt)
+  -- paste: read_receipt
+  may_run = not answered
 end
-local filter, refusal = open_layers(KEYS, identity)
-if not filter then
-  return refusal
+if not may_run then
+  -- rare: unusual
 end
-local earlier = earlier_receipt
-  and (replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS))
-if earlier then
-  if type(earlier) == 'number' then
-    local again = add_again(filter, packed)
-    if again then
-      note_written(filter, again)
-    end
+-- paste: prepare
+local is_single, is_writing, new, full = #packed == stride, false, false, false
+local answers, count, added = not is_single and {}, 0, 0
+for item = 1, #packed, stride do
+  -- paste: set
+  if full then
+    break
   end
-  return earlier
+  count = count + 1
+  if answers then
+    answers[count] = new and '1' or '0'
+  end
+  if new or COUNTS then
+    added = added + 1
+  end
 end
-local items, malformed = read_layers(filter, packed)
-if not items then
-  return malformed
+if count == 0 and not again then
+  return error_reply('BLOOMFULL the newest layer has no room for new items')
 end
-
-local reply, added = set_items(items, function()
-  begin(filter, receipt, number, filter.lasting)
-end)
-if #reply == 0 then
-  return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
+-- paste: note
+if again then
+  return again
 end
-note_written(filter, added)
-if added > 0 then
-  keep(receipt, number, reply, filter.lasting)
+local reply = is_single and (new and 1 or 0) or table.concat(answers)
+if receipt and added > 0 and not (EARLY and is_single) then
+  -- paste: receipt_text
+  call('SETRANGE', receipt, 0, text)
 end
-return answer(reply)
+return count == 1 and tonumber(reply) or reply

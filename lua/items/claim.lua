@@ -15,67 +15,38 @@
 -- A claim takes nothing from an earlier claim of its holder by itself, and a replacement takes nothing but the claim
 -- that it names.  So a delayed copy of either changes nothing, and no order of the clients' clocks is needed.
 
--- include: decimals
--- include: layers or one_layer or module_filter
--- include: claims
+-- include: numbers
+-- include: format
+-- paste: names
 
-local identity, packed, lease, owners = ARGV[1], ARGV[2], read_number(ARGV[3], 1), ARGV[4]
-local replaced = ARGV[5]
-local own = #KEYS - extra_keys(identity)
-
-local filter, refusal = open_layers(KEYS, identity)
-if not filter then
-  return refusal
+local READS, CHECKS_LENGTH = false, true
+local call, key, identity, packed, lease = redis.call, KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local owners, replaced = ARGV[4], ARGV[5]
+-- paste: open
+local count = fit and #packed / stride
+if not fit or not (lease and lease >= 1 and lease < 2 ^ 53 and lease % 1 == 0) or #owners ~= count * 16
+  or replaced and #replaced ~= #owners or own ~= count + 1 then
+  -- rare: unfit
 end
-local items, unreadable = read_layers(filter, packed)
-local malformed = unreadable or check_lease(lease) or check_owners(owners, items.count)
-  or replaced and check_owners(replaced, items.count)
-if malformed then
-  return malformed
-elseif own ~= items.count + 1 then
-  return redis.error_reply('BLOOMARGUMENT ' .. own - 1 .. ' keys are not the claims of ' .. items.count .. ' items')
+-- paste: generation
+local answers, left, there = {}, '', false
+for i = 1, count do  -- the server may refuse to read a bit, so all are read before the first claim
+  local item = (i - 1) * stride + 1
+  -- paste: test
+  answers[i] = there and 'd'
 end
-
--- The value of a claim on item i, given the owners of all items.
-local function value_for(i, given)
-  return filter.generation .. given:sub((i - 1) * OWNER_BYTES + 1, i * OWNER_BYTES)
-end
-
--- Whether the caller may claim an item with this value, if the key of its claim holds another one or is missing.
-local function is_free(i, mine, held)
-  if replaced then
-    return held == value_for(i, replaced)
-  elseif not held then
-    return true
-  end
-  local outlived = #held == #mine and held:sub(1, #filter.generation) ~= filter.generation
-  return outlived or #held == #mine + #RELEASED and held ~= mine .. RELEASED
-end
-
-if filter.record then
-  outlast(filter.record, lease)
-end
-local done, answers, left = {}, {}, {}
-for i = 1, items.count do
-  done[i] = items.test(i)  -- the server may refuse to read a bit, so all are read before the first claim
-end
-for i = 1, items.count do
-  local claim = KEYS[i + 1]
-  local mine = value_for(i, owners)
-  if done[i] then
-    answers[i] = 'd'
-  else
-    local held, lasts = value_of(claim), redis.call('PTTL', claim)
-    if held == mine or is_free(i, mine, held) then
-      -- A delayed copy of a call must not shorten the lease.
-      if held ~= mine or lasts < lease then
-        redis.call('SET', claim, mine, 'PX', lease)
-      end
-      answers[i] = 'c'
-    else
-      answers[i] = 'b'
-      left[#left + 1] = ' ' .. math.max(0, lasts) .. (held and end_of_own(mine, held) or '')
+-- paste: outlast
+for i = 1, count do
+  if not answers[i] then
+    local claim, mine = KEYS[i + 1], generation .. owners:sub(i * 16 - 15, i * 16)
+    local held, lasts, is_busy = redis.pcall('GET', claim), call('PTTL', claim), false
+    if held ~= mine and (held or replaced) then
+      -- rare: held
     end
+    if not is_busy and (held ~= mine or lasts < lease) then  -- a delayed copy of a call must not shorten the lease
+      call('SET', claim, mine, 'PX', lease)
+    end
+    answers[i] = is_busy and 'b' or 'c'
   end
 end
-return table.concat(answers) .. table.concat(left)
+return table.concat(answers) .. left

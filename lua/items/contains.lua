@@ -6,22 +6,21 @@
 --
 -- Reply: for one item 1 (present) or 0 (absent); for more items a string with one such character each
 
--- include: layers or one_layer
--- include: answer
+-- include: numbers
+-- include: format
+-- paste: names
 
-local identity, packed = ARGV[1], ARGV[2]
-
-local filter, refusal = open_layers(KEYS, identity, true)
-if not filter then
+local READS, CHECKS_LENGTH = true, false
+local call, key, identity, packed = redis.call, KEYS[1], ARGV[1], ARGV[2]
+-- paste: open
+if not fit then
+  -- rare: refuse
   return refusal
 end
-local items, malformed = read_layers(filter, packed)
-if not items then
-  return malformed
+local answers, count, there = {}, 0, false
+for item = 1, #packed, stride do
+  -- paste: test
+  count = count + 1
+  answers[count] = there and '1' or '0'
 end
-
-local answers = {}
-for i = 1, items.count do
-  answers[i] = not filter.unwritten and items.test(i) and '1' or '0'
-end
-return answer(table.concat(answers))
+return count == 1 and tonumber(answers[1]) or table.concat(answers)

@@ -7,23 +7,26 @@
 --
 -- Reply: 1; or 0 if another owner or nobody holds the claim
 
--- include: decimals
--- include: layer_record
--- include: claims
+-- include: numbers
+-- include: format
 
-local claim, record, mine, lease = KEYS[1], KEYS[2], ARGV[1], read_number(ARGV[2], 1)
+local ROTATING = 2
 
-local malformed = check_value(mine) or check_lease(lease)
-if malformed then
-  return malformed
-elseif redis.call('GET', claim) ~= mine then
+local call, claim, record, mine, lease = redis.call, KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
+
+if #mine ~= 16 and #mine ~= 24 or not (lease and lease >= 1 and lease < 2 ^ 53 and lease % 1 == 0) then
+  -- rare: unfit
+elseif call('GET', claim) ~= mine then
   return 0
 end
-local there = record and read_record(record)
-if there and there:sub(41, 48) == mine:sub(1, GENERATION_BYTES) and slices_of(there) then
-  outlast(record, lease)
+if record then  -- a rotating filter's record must outlive the claim, whose value names the record's generation
+  local header = redis.pcall('GETRANGE', record, 0, HEADER_BYTES - 1)
+  if type(header) == 'string' and header:sub(1, 6) == 'bloomr' and header:byte(11) == ROTATING
+    and header:sub(41, 48) == mine:sub(1, 8) then
+    -- paste: outlast
+  end
 end
-if redis.call('PTTL', claim) >= lease then
+if call('PTTL', claim) >= lease then
   return 1
 end
-return redis.call('PEXPIRE', claim, lease)
+return call('PEXPIRE', claim, lease)

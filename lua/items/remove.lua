@@ -12,43 +12,36 @@
 --
 -- Reply: for one item 1 (removed) or 0 (absent); for more items a string with one such character each
 
--- include: decimals
--- include: header
--- include: items
--- include: answer
--- include: receipts
+-- include: numbers
+-- include: format
+-- paste: names
 
-local key, identity, packed, number, earlier_number = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local receipt, earlier_receipt, index = KEYS[2], KEYS[3], read_number(ARGV[5], 0)
-
-local replayed = not earlier_receipt and replay(receipt, number)
-if replayed then
-  return replayed
+local READS, CHECKS_LENGTH = false, true
+local call, key, identity, packed, number = redis.call, KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+-- paste: open
+local receipt, earlier_receipt, again = own >= 2 and KEYS[2], own >= 3 and KEYS[3], nil
+local may_run = fit and not earlier_receipt
+if may_run and receipt then
+  local kept = redis.pcall('GET', receipt)
+  -- paste: read_receipt
+  may_run = not answered
 end
-local filter, refusal = open_filter(key, identity)
-if not filter then
-  return refusal
+if not may_run then
+  -- rare: unusual
 end
-local earlier = earlier_receipt
-  and (replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index))
-if earlier then
-  return earlier
-elseif filter.cell_bits == 1 then
-  return redis.error_reply('BLOOMARGUMENT the filter does not count, so nothing can be removed')
+local reply = nil
+-- paste: begin
+local answers, count, added = {}, 0, 0
+for item = 1, #packed, stride do
+  -- paste: item_lower
+  count = count + 1
+  answers[count] = was_in and '1' or '0'
+  added = added - (was_in and 1 or 0)
 end
-local items, malformed = read_items(filter, packed)
-if not items then
-  return malformed
+-- paste: note
+reply = table.concat(answers)
+if receipt then  -- even if nothing was removed: a second execution might remove something
+  -- paste: receipt_text
+  call('SETRANGE', receipt, 0, text)
 end
-
-begin(filter, receipt, number)
-local answers, removed = {}, 0
-for i = 1, items.count do
-  local was_in = items.lower(i)
-  answers[i] = was_in and '1' or '0'
-  removed = removed + (was_in and 1 or 0)
-end
-note_added(filter, -removed)
-local reply = table.concat(answers)
-keep(receipt, number, reply)  -- even if nothing was removed: a second execution might remove something
-return answer(reply)
+return count == 1 and tonumber(reply) or reply

@@ -34,5 +34,5 @@ end
 local start = other.first_bit / 8 + first
 local piece = redis.call('GETRANGE', other_key, start, start + count - 1)
 make_bits(filter)
-local _, added = or_bytes(filter, first, piece, old_key, new_key)
+local _, added = or_bytes(key, filter.first_bit / 8 + first, piece, old_key, new_key)
 return added

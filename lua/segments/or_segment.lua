@@ -12,38 +12,35 @@
 -- Reply: the previous bytes; fewer if the string ends before, and none if no bit of them was set.  With a receipt, 1 if
 --        the call was executed before.
 
--- include: decimals
 -- include: numbers
--- include: header
+-- include: format
+-- include: decimals
 -- include: or_bytes
--- include: layers or one_layer
 -- include: receipts
 
-local receipt, number = #KEYS - extra_keys(ARGV[1]) >= 4 and KEYS[4], ARGV[4]
+local READS, CELL_BITS = false, #ARGV[1] == IDENTITY_BYTES and ARGV[1]:byte(11) == COUNTING and 4 or 1
+local BAD_ITEMS = 'BLOOMARGUMENT the segment is empty, too long, or lies outside the filter'
+local call, key, identity, first, segment = redis.call, KEYS[1], ARGV[1], read_number(ARGV[2], 0), ARGV[3]
+-- paste: open
+local receipt, number = own and own >= 4 and KEYS[4], ARGV[4]
 local replayed = replay(receipt, number)
 if replayed then
   return replayed
-end
-local old_key, new_key, identity, first, segment = KEYS[2], KEYS[3], ARGV[1], read_number(ARGV[2], 0), ARGV[3]
-
-local filter, refusal = open_layers(KEYS, identity)
-if not filter then
+elseif fit and CELL_BITS > 1 then
+  return error_reply('BLOOMARGUMENT counters are raised one by one')
+elseif fit and (ended or is_over) then
+  return error_reply('BLOOMFULL the slice of the newest layer is over')
+elseif not fit or not first or not segment or #segment < 1 or #segment > MAX_BYTES
+  or first + #segment > math.ceil(num_bits_of(header) / 8) then
+  -- rare: refuse
   return refusal
-elseif filter.cell_bits > 1 then
-  return redis.error_reply('BLOOMARGUMENT counters are raised one by one')
-elseif filter.layers and not filter.room then
-  return redis.error_reply('BLOOMARGUMENT of several bitmaps only the layers of a record take segments')
-elseif filter.is_over then
-  return redis.error_reply('BLOOMFULL the slice of the newest layer is over')
-elseif not first or not segment or #segment < 1 or #segment > MAX_BYTES
-  or first + #segment > math.ceil(num_bits_of(filter.header) / 8) then
-  return redis.error_reply('BLOOMARGUMENT the segment is empty, too long, or lies outside the filter')
 end
-
+-- paste: prepare
 if receipt then
-  begin(filter, receipt, number, filter.lasting)
+  local reply = nil
+  -- paste: begin
 end
-local old = or_bytes(filter, first, segment, old_key, new_key)
-note_added(filter, 0)
-keep(receipt, number, 1, filter.lasting)
+local old, added = or_bytes(key, first_bit / 8 + first, segment, KEYS[2], KEYS[3]), 0
+-- paste: note
+keep(receipt, number, 1, lasting)
 return old

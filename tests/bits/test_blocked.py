@@ -12,7 +12,6 @@ import redis
 
 from bloomredis import BloomFilter
 from bloomredis.bits import blocked, blocked_sizing, sizing
-from bloomredis.protocol import scripts
 from bloomredis.stored import planning
 from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
@@ -101,41 +100,6 @@ def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
         ones.update(layout.offsets(item))
     assert f.add_many(items) == news
     assert f.contains_many(range(500)) == [ones.issuperset(layout.offsets(item)) for item in range(500)]
-
-
-@for_each("rate", FEW)
-def test_a_usual_call_says_what_any_other_does(client: redis.Redis, rate: float) -> None:
-    """The short scripts of `add` and `contains` reply and act like the full ones, also for retries."""
-    BloomFilter(client, "short", capacity=100, error_rate=rate, layout="blocked").reserve()
-    client.set("long", client.getrange("short", 0, -1))
-    identity, layout = client.getrange("short", 0, 55), planning.plan_layout("blocked", 100, rate)
-    rng = random.Random(rate)
-
-    def replies(name: str, verb: str, *call: Any) -> Any:
-        text = scripts.load_script(verb + (scripts.IN_BLOCKS if name == "short" else "")).text
-        packed, *number = call
-        session = [f"session-{name}"] if number else []
-        try:
-            return client.eval(text, 1 + len(session), name, *session, identity, packed, *number)
-        except redis.ResponseError as error:
-            return str(error).partition(" script:")[0]
-
-    news = refusals = 0
-    calls: list[Any] = []
-    for at in range(150):
-        items = [b"%d" % rng.randrange(300) for _ in range(rng.choice([0, 1, 1, 2, 9]))]
-        packed = layout.pack(items) + rng.choice([b"", b"", b"", b"x", b"\xff" * layout.item_bytes])
-        calls.append((packed, *rng.choice([(), (at,), (at,), ("x",)])))
-        copy = rng.choice(calls[-3:])
-        for verb, call in (("add", calls[-1]), ("add", copy), ("contains", copy[:1])):
-            said = replies("short", verb, *call)
-            assert said == replies("long", verb, *call)
-            refusals += isinstance(said, str)
-        assert client.getrange("short", 0, -1) == client.getrange("long", 0, -1)
-        assert client.get("session-short") == client.get("session-long")
-        news += said == 1
-    assert news > 10
-    assert refusals > 10
 
 
 def test_info_expects_what_the_blocks_do(any_server: Server) -> None:

@@ -25,7 +25,7 @@ from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.replies import RefusedAgain
 from bloomredis.protocol.steps import Op, Outcome, Reply
 
-ADD: Final = scripts.load_script("add")
+ADD: Final = scripts.load_script("add", variant=("one", "bits"))
 ANSWERED, REFUSED, NOT_SENT, PENDING = Verdict
 
 LOST: Final = redis.ConnectionError("the reply is lost")

@@ -20,11 +20,11 @@ import bloomredis
 import bloomredis.asyncio
 from bloomredis import ConnectionFailedError, OutcomeUnknownError
 from bloomredis.operations.kinds.counting import CountingOperations
-from bloomredis.protocol import scripts
 from bloomredis.protocol.receipts import REMOVAL, Sessions
 from tests.support.counting import MOST, PLANNED, counting, expected_counters, stored_counters
 from tests.support.losing import LosingClient, losing
 from tests.support.servers import Server
+from tests.support.texts import text_of
 from tests.support.values import for_each
 
 
@@ -133,7 +133,7 @@ def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed:
         )
         if done:
             client.eval(
-                scripts.load_script("remove").text,
+                text_of("remove", handle.identity),
                 2,
                 f.name,
                 session.key,

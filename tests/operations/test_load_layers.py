@@ -270,7 +270,7 @@ def test_a_segment_that_is_sent_again_is_nobody_elses(server: Server, kind: str)
 def test_slices_that_end_sooner_than_a_batch_is_sent(fake: Any, clock: Clock, verb: str) -> None:
     """The items are then added probe by probe, so the load ends; the next batch is sent in segments again."""
     names = ("add_count", "or_segment")
-    shas = {name: scripts.load_script(name, layered=True).sha for name in names}
+    shas = {name: scripts.load_script(name, variant=("layers",)).sha for name in names}
     sent: list[str] = []
 
     def before(command: tuple[Any, ...]) -> None:
@@ -381,7 +381,7 @@ def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: st
 @for_each("verb", ["read", "add_count", "or_segment"])
 def test_a_loss_that_is_no_matter(client: redis.Redis, kind: str, verb: str) -> None:
     """With on_lost="recreate" the batch goes to the current filter."""
-    shas = {scripts.load_script(verb, layered=layered).sha for layered in (False, True)}
+    shas = {scripts.load_script(verb, variant=each).sha for each in scripts.variants(verb)}
     once = Once(1, lambda: make(client, kind).clear())
     f = make(
         Interrupted(client, lambda sent: once(sent) if shas & set(sent) else None), kind, on_lost="recreate"
@@ -397,7 +397,7 @@ def test_a_loss_that_is_no_matter(client: redis.Redis, kind: str, verb: str) -> 
 @for_each("kind", KINDS)
 def test_a_server_that_comes_back_with_an_older_state(client: redis.Redis, kind: str) -> None:
     """The load adds again the items that it knew and the server has lost."""
-    sha = scripts.load_script("or_segment", forms.data, layered=True).sha
+    sha = scripts.load_script("or_segment", forms.data, variant=("layers",)).sha
     f = make(client, kind)
     f.reserve()
     before: Any = client.dump("{seen}:layer:0")

@@ -18,7 +18,7 @@ from bloomredis.stored.state.base import PROBES_A_CALL
 from tests.support.values import for_each
 
 T = TypeVar("T")
-ADD = scripts.load_script("add")
+ADD = scripts.load_script("add", variant=("one", "bits"))
 HEADER = Header(
     layout="classic", num_hashes=7, num_bits=959, capacity=100, error_rate=0.01, generation=b"12345678"
 )

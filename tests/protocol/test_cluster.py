@@ -27,7 +27,7 @@ from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.steps import Sleep
 from tests.support.values import for_each
 
-ADD = scripts.load_script("add")
+ADD = scripts.load_script("add", variant=("one", "bits"))
 COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
 CALL = steps.PlainCall([COMMAND])
 ASKING = ("ASKING",)

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter, ScalingBloomFilter
-from bloomredis.protocol import scripts
+from tests.support.texts import text_of
 
 pytestmark = pytest.mark.every_server
 
@@ -38,7 +38,7 @@ def commit(client: redis.Redis, identity: bytes, *numbers: int, calls: str = "11
     packed = b"".join(item(identity, i) for i in numbers)
     keys = [b"seen", *(CLAIMS[i] for i in numbers), *(SESSIONS[i] for i in numbers)]
     owners, names = b"".join(OWNERS[i] for i in numbers), [f"{calls[i]}.00000000" for i in numbers]
-    return client.eval(scripts.load_script("commit").text, len(keys), *keys, identity, packed, owners, *names)
+    return client.eval(text_of("commit", identity), len(keys), *keys, identity, packed, owners, *names)
 
 
 def state(client: redis.Redis) -> dict[Any, Any]:
@@ -53,7 +53,7 @@ def count(client: redis.Redis) -> int:
 def test_each_is_answered_by_itself(client: redis.Redis, identity: bytes) -> None:
     """A held claim gets 1, a claim not held 0, a done item 2; a retry gets the same."""
     held(client, identity, 0, 2)
-    client.eval(scripts.load_script("add").text, 1, b"seen", identity, item(identity, 3))
+    client.eval(text_of("add", identity), 1, b"seen", identity, item(identity, 3))
     assert commit(client, identity, 0, 1, 2, 3) == b"1012"
     assert count(client) == 3
     assert not client.exists(*CLAIMS)
@@ -64,7 +64,7 @@ def test_each_is_answered_by_itself(client: redis.Redis, identity: bytes) -> Non
 
 def test_a_denial_is_repeated_as_it_was(client: redis.Redis, identity: bytes) -> None:
     """A commit of an item that is already in replies 2 each time, never "somebody else may have it"."""
-    client.eval(scripts.load_script("add").text, 1, b"seen", identity, item(identity, 0))
+    client.eval(text_of("add", identity), 1, b"seen", identity, item(identity, 0))
     assert [commit(client, identity, 0), commit(client, identity, 0)] == [2, 2]
 
 
@@ -93,7 +93,7 @@ def test_without_receipts(client: redis.Redis, identity: bytes) -> None:
     held(client, identity, 0, 1)
     keys, owners = [b"seen", *CLAIMS[:3]], b"".join(OWNERS[:3])
     packed = b"".join(item(identity, i) for i in range(3))
-    text = scripts.load_script("commit").text
+    text = text_of("commit", identity)
     assert client.eval(text, len(keys), *keys, identity, packed, owners) == b"110"
     assert client.eval(text, len(keys), *keys, identity, packed, owners) == b"220"
 
@@ -110,7 +110,7 @@ def test_a_batch_that_is_malformed_changes_nothing(client: redis.Redis, identity
     ):
         with pytest.raises(redis.ResponseError, match="BLOOMARGUMENT"):
             client.eval(
-                scripts.load_script("commit").text,
+                text_of("commit", identity),
                 len(keys),
                 *keys,
                 identity,

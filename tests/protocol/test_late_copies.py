@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter
-from bloomredis.protocol import scripts
 from bloomredis.stored import planning
+from tests.support.texts import text_of
 
 pytestmark = pytest.mark.every_server
 
@@ -26,7 +26,7 @@ def identity(client: redis.Redis) -> Any:
 
 
 def call(client: redis.Redis, verb: str, keys: list[bytes], *arguments: Any) -> Any:
-    return client.eval(scripts.load_script(verb).text, len(keys), *keys, *arguments)
+    return client.eval(text_of(verb, arguments[0]), len(keys), *keys, *arguments)
 
 
 def refused(client: redis.Redis, verb: str, keys: list[bytes], *arguments: Any) -> None:
@@ -94,8 +94,8 @@ def test_a_new_item_leaves_the_receipt_of_a_later_call(client: redis.Redis) -> N
     identity: Any = client.getrange("seen", 0, 55)
     mine, theirs = map(planning.plan_layout("blocked", 1000, 0.01).pack_one, (b"mine", b"theirs"))
     for _ in range(2):
-        assert call(client, "add_blocks", [b"seen", SESSION], identity, mine, 500) == 1
-        refused(client, "add_blocks", [b"seen", SESSION], identity, theirs, 101)
+        assert call(client, "add", [b"seen", SESSION], identity, mine, 500) == 1
+        refused(client, "add", [b"seen", SESSION], identity, theirs, 101)
 
 
 def test_a_later_receipt_is_kept(client: redis.Redis, identity: bytes) -> None:

@@ -13,6 +13,7 @@ from bloomredis import BloomFilter, CountingBloomFilter, RotatingBloomFilter, Sc
 from bloomredis.protocol import scripts
 from bloomredis.stored import planning
 from tests.support.servers import Server
+from tests.support.texts import text_of
 from tests.support.values import for_each
 
 pytestmark = pytest.mark.every_server
@@ -53,7 +54,7 @@ def refused(client: redis.Redis, verb: str, keys: list[bytes], arguments: list[A
     """Check that a script refuses a call and leaves the filter unchanged."""
     before = client.dump("seen")
     with pytest.raises(redis.ResponseError):
-        client.eval(scripts.load_script(verb).text, len(keys), *keys, *arguments)
+        client.eval(text_of(verb, arguments[0] if arguments else b""), len(keys), *keys, *arguments)
     assert client.ping()
     assert client.dump("seen") == before
 
@@ -161,9 +162,7 @@ def test_bad_blocks(stored_blocks: tuple[redis.Redis, bytes], verb: str, blocks:
     keys = [b"seen", CLAIM] if verb in ("claim", "commit") else [b"seen"]
     rests: dict[str, list[Any]] = {"claim": [1000, OWNER], "commit": [OWNER]}
     with pytest.raises(redis.ResponseError, match="BLOOMARGUMENT"):
-        client.eval(
-            scripts.load_script(verb).text, len(keys), *keys, head, BAD_BLOCKS[blocks], *rests.get(verb, [])
-        )
+        client.eval(text_of(verb, head), len(keys), *keys, head, BAD_BLOCKS[blocks], *rests.get(verb, []))
     refused(client, verb, keys, [head, BAD_BLOCKS[blocks], *rests.get(verb, [])])
     assert not client.exists(CLAIM)
 
@@ -183,7 +182,7 @@ def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
     with server.client() as client:
         client.setrange("seen", 4096, b"\0")
         description = b"bitmap" + bytes([1, 2, 9, 1]) + bytes(6) + (32_768).to_bytes(8) + bytes(8)
-        client.eval(scripts.load_script(verb).text, 1, b"seen", description, u32(*range(9)))
+        client.eval(text_of(verb, description), 1, b"seen", description, u32(*range(9)))
         assert client.bitcount("seen") == (9 if verb == "add" else 0)
         refused(client, verb, [b"seen"], [description, packed(0)[:35]])
 
@@ -250,8 +249,8 @@ def test_a_key_that_is_no_claim(stored: tuple[redis.Redis, bytes]) -> None:
     client, head = stored
     before = client.dump("seen")
     keys = [b"seen", b"seen"]
-    assert client.eval(scripts.load_script("claim").text, 2, *keys, head, GOOD, 1000, OWNER) == b"b 0"
-    assert client.eval(scripts.load_script("commit").text, 2, *keys, head, GOOD, OWNER) == 0
+    assert client.eval(text_of("claim", head), 2, *keys, head, GOOD, 1000, OWNER) == b"b 0"
+    assert client.eval(text_of("commit", head), 2, *keys, head, GOOD, OWNER) == 0
     assert client.dump("seen") == before
 
 
@@ -320,7 +319,7 @@ def test_a_bad_time_to_live_for_reserve(stored: tuple[redis.Redis, bytes], ttl: 
     """Nothing is created with a malformed time to live."""
     client, head = stored
     with pytest.raises(redis.ResponseError):
-        client.eval(scripts.load_script("reserve").text, 1, b"other", head + bytes(8), *ttl)
+        client.eval(text_of("reserve", head), 1, b"other", head + bytes(8), *ttl)
     assert not client.exists("other")
 
 
@@ -400,7 +399,7 @@ def test_malformed_calls_on_layers(layers: tuple[redis.Redis, dict[str, Call]], 
     client, calls = layers
     before = all_of_it(client)
     for mutant, keys, values in mutants(calls[verb]):
-        text = scripts.load_script(mutant, layered=True).text
+        text = text_of(mutant, calls[verb][2][0])
         try:
             reply = client.eval(text, len(keys), *keys, *values)
         except redis.ResponseError:
@@ -408,4 +407,4 @@ def test_malformed_calls_on_layers(layers: tuple[redis.Redis, dict[str, Call]], 
         assert reply is None or verb == "add_layer", (mutant, keys, values)
         assert all_of_it(client) == before
     _, keys, values = calls[verb]
-    assert client.eval(scripts.load_script(verb, layered=True).text, len(keys), *keys, *values) is not None
+    assert client.eval(text_of(verb, values[0]), len(keys), *keys, *values) is not None

@@ -9,13 +9,13 @@ import pytest
 import redis
 
 from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
-from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.receipts import Sessions, give_back, parse_token
 from bloomredis.stored import planning
 from tests.support.background import Child
 from tests.support.keys import beside
 from tests.support.losing import LosingClient
+from tests.support.texts import text_of
 from tests.support.values import for_each
 
 pytestmark = pytest.mark.every_server
@@ -30,7 +30,7 @@ def losing(client: redis.Redis) -> LosingClient:
     """A client with an existing filter and loaded scripts."""
     made = LosingClient(client)
     make(made).add_many(["warm", "warmer"])
-    client.script_load(scripts.load_script("add").text)  # a script that reads receipts
+    client.script_load(text_of("add", b""))  # a script that reads receipts
     return made
 
 
@@ -214,7 +214,7 @@ def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis)
     for session in (lost, executed):
         operations.pending.add(["a"], session.name, session.next_call(0), handle.generation, time.monotonic())
     client.eval(
-        scripts.load_script("add").text, 2, f.name, executed.key, handle.identity, packed, executed.call
+        text_of("add", handle.identity), 2, f.name, executed.key, handle.identity, packed, executed.call
     )
     assert f.add("a")
     assert not f.add("a")

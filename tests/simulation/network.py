@@ -23,10 +23,7 @@ _BY_WORD: Final = {
     "LOADING": redis.exceptions.BusyLoadingError,
     "MASTERDOWN": redis.exceptions.MasterDownError,
 }
-_SCRIPTS: Final = [
-    *(scripts.load_script(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)),
-    *(scripts.load_script(verb, module=True) for verb in ("claim", "commit", "extend", "release")),
-]
+_SCRIPTS: Final = [*scripts.every_script()]
 _VERBS: Final = {name: each.verb for each in _SCRIPTS for name in (each.sha, each.text)}
 KNOWN_SCRIPTS: Final = {each.sha: each.text.encode() for each in _SCRIPTS}
 """The texts of all scripts."""

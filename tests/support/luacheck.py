@@ -1,4 +1,4 @@
-"""luacheck over each script with its includes; `make lint` runs it if it is installed."""
+"""luacheck over each variant of each script; `make lint` runs it if it is installed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from bloomredis.protocol import scripts
 
-LUA = Path(__file__).parents[2] / "lua"
+LUA: Final = Path(__file__).parents[2] / "lua"
+_SET: Final = re.compile(r"^ *(?:local (?:function )?)?(\w+(?:, \w+)*)(?: =|\(|$)", re.MULTILINE)
+_UNUSED: Final = ("211", "221", "231", "241", "311", "331")
+"""Warnings of locals that are not set, not read, or set in vain."""
 
 
 def shared() -> list[str]:
-    """Return patterns of an include's functions and constants, which a script may leave unused."""
-    texts = {path.stem: path.read_text() for path in LUA.glob("*/*.lua")}
-    pieces = re.findall("-- paste: (.+)", "".join(texts.values()))
-    parts = [texts[path.stem] for path in (LUA / "include").glob("*.lua") if path.stem not in pieces]
-    found = re.findall(r"^local (?:function )?(\w+(?:, \w+)*)", "".join(parts), re.MULTILINE)
-    return [f"211/^{name}$" for names in found for name in names.split(", ")]
+    """Return patterns for what a script may leave unused: what includes and pieces set."""
+    texts = [path.read_text() for folder in ("include", "pieces/*") for path in LUA.glob(f"{folder}/*.lua")]
+    names = {name for text in texts for found in _SET.findall(text) for name in found.split(", ")}
+    names |= {"READS", "CHECKS_LENGTH"}
+    return [f"{warning}/^{name}$" for warning in _UNUSED for name in sorted(names)]
 
 
 def main() -> int:
@@ -30,13 +33,10 @@ def main() -> int:
         print("luacheck (Debian's lua-check) is not installed: the scripts are not checked")  # noqa: T201 - a command
         return 0
     with tempfile.TemporaryDirectory() as directory:
-        verbs = set(scripts.verbs())
-        for verb in verbs:
-            # The module's own scripts replace some, which are therefore never assembled for it.
-            of_module = () if f"module_{verb}" in verbs else ("module",)
-            for kind in ("", "layered", *of_module):
-                text = scripts.assemble(verb, layered=kind == "layered", module=kind == "module")
-                Path(directory, f"{verb}.{kind}.lua").write_text(text)
+        for verb in scripts.verbs():
+            for variant in scripts.variants(verb):
+                path = Path(directory, ".".join((verb, *variant, "lua")))
+                path.write_text(scripts.assemble(verb, variant))
         options = ["--quiet", "--no-color", "--codes", "--config", str(LUA / ".luacheckrc")]
         command = [luacheck, *options, directory, "--ignore", *shared()]
         return subprocess.run(command, check=False).returncode

@@ -327,8 +327,7 @@ def read_value(stream: BinaryIO) -> bytes:
 @cache
 def verbs() -> dict[bytes, str]:
     """Return the verbs of all scripts by their texts and SHAs; those of the module have the same verbs."""
-    kinds: list[dict[str, bool]] = [{}, {"layered": True}, {"module": True}]
-    every = [scripts.load_script(verb, **kind) for verb in scripts.verbs() for kind in kinds]
+    every = [*scripts.every_script()]
     return {
         name.encode(): each.verb.removeprefix("module_") for each in every for name in (each.sha, each.text)
     }

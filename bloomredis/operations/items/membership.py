@@ -58,6 +58,7 @@ Receipt = tuple[bytes] | tuple[()]
 
 ADD: Final = scripts.load_script("add")
 _ADD_COUNT: Final = scripts.load_script("add_count", forms.integer)
+_COUNT_IN_LAYER: Final = scripts.load_script("add_count", forms.integer, variant=("one",))
 _OR_SEGMENT: Final = scripts.load_script("or_segment", forms.data_or_done)
 
 
@@ -381,7 +382,7 @@ class Membership:
         own = only_call(crc32(as_bytes(item), handle.check))
         arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
-            answer = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
+            answer = yield from self._stored.run(self._change, handle, arguments, keys)
             reply = checked(answer, 1)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
             # A caller who gave the token may use it again; without a token this object retries.
@@ -436,7 +437,7 @@ class Membership:
 
         def take_back(name: Name, receipt: Receipt) -> Op[int]:
             keys, arguments = (layer.key, *receipt), (layer.identity, added - reserved, *name)
-            return calls.call(_ADD_COUNT, keys, arguments, self._stored.wait, again=bool(name))
+            return calls.call(_COUNT_IN_LAYER, keys, arguments, self._stored.wait, again=bool(name))
 
         with suppress(Refusal):  # the layer has vanished
             yield from self._named(reserved - added, take_back)

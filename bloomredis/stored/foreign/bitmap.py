@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 from bloomredis.bits.encoding import Encoder
 from bloomredis.bits.layout import Layout
@@ -62,6 +62,7 @@ def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
 class StoredBitmap(Stored):
     """A bitmap under the key that the other system gives it."""
 
+    store: ClassVar[scripts.Variant] = ("bitmap",)
     notices_loss = False  # a missing bitmap is an empty filter
 
     def __init__(

@@ -55,6 +55,7 @@ class StoredChain(StoredBitmap):
     """A growing chain; a script refuses if its cursor is not the one that this object knows."""
 
     is_one_bitmap = False
+    store = ("bitmaps", "layers")
     has_layers = True
 
     def __init__(
@@ -162,6 +163,7 @@ class StoredLinks(StoredBitmap):
     """Restored links of different sizes, which are read-only."""
 
     is_one_bitmap = False
+    store = ("bitmaps", "layers")
     has_layers = True
 
     def __init__(self, name: str, *, layout: LinkedLayout, wait: Wait | None) -> None:

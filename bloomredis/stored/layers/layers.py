@@ -50,6 +50,7 @@ class StoredLayers(Versioned[LayerRecord]):
     """A filter in several layers with a record."""
 
     is_one_bitmap = False
+    store = ("layers",)
     has_layers = True
 
     def __init__(

@@ -192,6 +192,7 @@ class StoredModule(Versioned[MarkedFilter]):
     :param new: the capacity and error rate with which a missing filter is created; None if it must exist.
     """
 
+    store = ("module",)
     is_one_bitmap = False
     called = KINDS[0]
 
@@ -227,11 +228,11 @@ class StoredModule(Versioned[MarkedFilter]):
 
     # -- calls
 
-    def script(self, script: scripts.Script[R], version: int) -> scripts.Script[R]:  # noqa: ARG002 - the module has one
+    def script(self, script: scripts.Script[R], variant: scripts.Variant) -> scripts.Script[R]:
         """Return a script in the variant for filters of the module."""
         if script.verb in _OWN:
             return scripts.load_script(f"module_{script.verb}", script.form)
-        return scripts.load_script(script.verb, script.form, module=True)
+        return super().script(script, variant)
 
     def call(self, *arguments: Any, **options: Any) -> FilterCall[Any]:  # as the base, without `replicas`
         """Return a call of a script; no replica executes it, since a replica may lack new markers."""

@@ -45,6 +45,8 @@ from zlib import crc32
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.blocked import Blocked
+from bloomredis.bits.classic import Counting
+from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
@@ -55,9 +57,6 @@ from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, checked, flags_of
 from bloomredis.protocol.steps import Op, Outcome, Part, Reply
 from bloomredis.stored.state.handle import (
-    IN_BLOCKS,
-    LAYERED,
-    WHOLE,
     Description,
     Handle,
     InFlight,
@@ -78,10 +77,13 @@ UNBOUNDED: Final = 1 << 62
 
 CONTAINS: Final = scripts.load_script("contains")
 _EXPIRE: Final = scripts.load_script("expire", integer)
-_SHORT: Final[Mapping[str, scripts.Script[Any]]] = {
-    verb: scripts.load_script(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")
-}
-"""The short scripts for the blocked layout, by verb; their replies have the same form."""
+
+
+def _cells(layout: Packing) -> str:
+    """Return the kind of a layout's cells: a folder of lua/pieces."""
+    newest = layout.layers[0] if isinstance(layout, Layered) else layout
+    return "blocks" if isinstance(newest, Blocked) else "counters" if isinstance(newest, Counting) else "bits"
+
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that handles a script's refusal: it returns if the call should be repeated, else it raises."""
@@ -93,7 +95,6 @@ class CallOptions(TypedDict, total=False):
     reads: bool
     replicas: bool
     again: bool
-    earlier: bool
     kind: type[FilterCall[Any]]
 
 
@@ -105,6 +106,8 @@ class Stored(ABC):
 
     is_one_bitmap: bool = True
     """True if the filter is one bitmap in one string: segments of bits can then be OR-ed into it."""
+    store: ClassVar[scripts.Variant] = ("one",)
+    """The folders of lua/pieces for the filter's store."""
     has_layers: ClassVar[bool] = False
     """True if the scripts always handle several layers."""
     notices_loss: ClassVar[bool] = True
@@ -142,9 +145,7 @@ class Stored(ABC):
         key, *extra = keys or (self.key,)
         self._changes += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        check, variant = crc32(generation), IN_BLOCKS if isinstance(layout, Blocked) else WHOLE
-        if self.has_layers:
-            variant = LAYERED
+        check, variant = crc32(generation), (*self.store, _cells(layout))
         self.handle = handle = Handle(identity, layout, items, key, tuple(extra), generation, check, variant)
         self._lost = None
         return handle
@@ -208,11 +209,9 @@ class Stored(ABC):
         if self.only_read:
             raise TypeError(self.only_read)
 
-    def script(self, script: scripts.Script[R], variant: int) -> scripts.Script[R]:
-        """Return a script in the variant of a handle; only some verbs have a short variant."""
-        if variant == LAYERED:
-            return scripts.load_script(script.verb, script.form, layered=True)
-        return _SHORT.get(script.verb, script) if variant == IN_BLOCKS else script
+    def script(self, script: scripts.Script[R], variant: scripts.Variant) -> scripts.Script[R]:
+        """Return a script in the variant of a handle."""
+        return scripts.load_script(script.verb, script.form, variant=variant)
 
     def variant(self, script: scripts.Script[R], handle: Handle) -> scripts.Script[R]:
         """Return a script in the variant of a handle."""
@@ -232,7 +231,6 @@ class Stored(ABC):
         reads: bool = False,
         replicas: bool = True,
         again: bool = True,
-        earlier: bool = False,
         kind: type[FilterCall[R]] = FilterCall,
     ) -> FilterCall[R]:
         """Return a call of a script on the filter that `handle` names.
@@ -240,14 +238,12 @@ class Stored(ABC):
         :param reads: the call only reads, so it waits for no replica.
         :param replicas: a replica may execute the call if it only reads.
         :param again: the call may be retried after a lost reply.
-        :param earlier: the call asks about an earlier call, which the short script cannot do.
         """
         if not reads:
             self.check_writable()
-        in_full = earlier and handle.script_variant == IN_BLOCKS
-        own = self.script(script, WHOLE) if in_full else self.variant(script, handle)
         anywhere = reads and replicas and self.notices_loss
         wait = None if reads else self.wait
+        own = self.variant(script, handle)
         return kind(own, handle, keys, arguments, wait, reads=anywhere, again=again)
 
     def run(

@@ -12,7 +12,7 @@ from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError
 from bloomredis.protocol.calls import framed, tail_of
 from bloomredis.protocol.forks import register_after_fork
-from bloomredis.protocol.scripts import Script
+from bloomredis.protocol.scripts import Script, Variant
 from bloomredis.protocol.steps import Command, Part
 from bloomredis.stored.header import Header
 
@@ -70,16 +70,12 @@ class InFlight:
             self.clears = max(0, self.clears - 1)  # a forked child began with 0
 
 
+IN_BLOCKS: Final[Variant] = ("one", "blocks")
+"""The variant of one bitmap in blocks, of which a test can read single blocks."""
+
+
 class LayoutChanged(BloomError):  # noqa: N818 - it never reaches a caller
     """The stored filter changed, and refused the call: acquire, pack again and retry."""
-
-
-WHOLE: Final = 0
-"""The variant of scripts for filters of one layer."""
-IN_BLOCKS: Final = 1
-"""The short variant of scripts, for the blocked layout."""
-LAYERED: Final = 2
-"""The variant of scripts for several layers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +89,7 @@ class Handle:
     extra: tuple[bytes, ...] = ()  # keys that every script gets after its own
     generation: bytes = b""  # empty for a bitmap of another system
     check: int = 0  # a checksum of the generation, for the names of calls
-    script_variant: int = WHOLE
+    script_variant: Variant = ()
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # the number reported so far
     scripts: dict[object, Script[Any]] = field(default_factory=dict, repr=False)  # in its variant
     frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)

@@ -1,0 +1,3 @@
+if expires then
+  call('PEXPIRE', key, ttl)
+end

@@ -1,0 +1,1 @@
+call('SETBIT', claim, 0, call('GETBIT', claim, 0))

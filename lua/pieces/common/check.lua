@@ -1,0 +1,3 @@
+if fit then
+  -- paste: check_length
+end

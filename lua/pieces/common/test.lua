@@ -1,0 +1,1 @@
+-- paste: item_test

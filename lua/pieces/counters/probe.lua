@@ -1,0 +1,1 @@
+call('BITFIELD', key, 'GET', 'u4', '#0')

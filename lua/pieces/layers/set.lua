@@ -1,0 +1,5 @@
+if ended then
+  new, full = false, true
+else
+  -- paste: item_set
+end

@@ -1,0 +1,1 @@
+-- The module counts the items itself.

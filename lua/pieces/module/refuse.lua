@@ -1,0 +1,1 @@
+local refusal = check_markers(key, identity)

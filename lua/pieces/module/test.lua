@@ -1,0 +1,1 @@
+there = known[i] == 1

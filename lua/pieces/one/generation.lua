@@ -1,0 +1,1 @@
+local generation = identity:sub(41, 48)

@@ -1,0 +1,4 @@
+if unwritten then
+  -- paste: make_bits
+  unwritten = false
+end
