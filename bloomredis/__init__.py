@@ -1,7 +1,6 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
 from bloomredis.bits.encoding import keyed
-from bloomredis.drivers.claiming import Skipped
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.kinds import (
     BloomFilter,
@@ -11,6 +10,7 @@ from bloomredis.drivers.kinds import (
     ShardedBloomFilter,
 )
 from bloomredis.drivers.observing import instrument
+from bloomredis.drivers.once import Skipped
 from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,

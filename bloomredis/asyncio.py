@@ -8,6 +8,7 @@ This module imports numpy, so that no event loop waits for that when the first t
 
 import numpy as np  # noqa: F401 - see above
 
+from bloomredis.drivers.aio_claims import Claim
 from bloomredis.drivers.aio_kinds import (
     BloomFilter,
     CountingBloomFilter,
@@ -15,7 +16,6 @@ from bloomredis.drivers.aio_kinds import (
     ScalingBloomFilter,
     ShardedBloomFilter,
 )
-from bloomredis.drivers.claims import AsyncClaim as Claim
 
 __all__ = [
     "BloomFilter",

@@ -14,10 +14,10 @@ from bloomredis.bits.encoding import rows_from
 from bloomredis.bits.sizing import positive
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import drive
+from bloomredis.drivers.aio_claiming import Claimer
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, can_repeat_all
 from bloomredis.drivers.binding import documented_as, not_found
-from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClients
 from bloomredis.drivers.connections.direct import reads_at_once
@@ -40,7 +40,7 @@ J = TypeVar("J")
 
 
 @documented_as(filters.Filter)
-class Filter(AsyncClaimer[I], Portable[I]):
+class Filter(Claimer[I], Portable[I]):
     """The methods that every filter class has."""
 
     def _bind(self) -> None:
@@ -63,7 +63,15 @@ class Filter(AsyncClaimer[I], Portable[I]):
 
     @classmethod
     async def open(cls, client: AsyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
-        """Open a stored filter; its parameters are read from the server."""
+        """Open a stored filter; its parameters are read from the server.
+
+        :param options: the options of the class that are not stored, such as `on_lost`; and the `encode` that
+            the filter was created with.
+        :raises FilterNotFoundError: no filter has this name.
+        :raises FilterMismatchError: the filter is of another class, or was created with another `encode`.
+        :raises FilterLostError: a shard of a sharded filter is missing.  To go on without it, use the
+            constructor and call `reserve()`.
+        """
         opened = cls._from_server(client, name, **options)
         try:
             await opened.reserve()
@@ -73,7 +81,17 @@ class Filter(AsyncClaimer[I], Portable[I]):
 
     @observed
     async def add(self, item: I, *, token: str | None = None) -> bool:
-        """Add an item; True if this call was the first to add it."""
+        """Add an item; True if this call was the first to add it.
+
+        Of any number of concurrent callers, exactly one gets True.  Costs one round trip.
+
+        An int is encoded as its decimal text: 42, "42" and b"42" are the same item.
+
+        :param token: the `token` of an `OutcomeUnknownError`, to get the answer of the call that raised it.
+        :raises OutcomeUnknownError: no answer came, and the item may have been added; a retry with the
+            error's `token` is safe.
+        :raises ConnectionFailedError: no answer came, and nothing was added.
+        """
         operations = self._operations
         if (
             token is None
@@ -98,7 +116,12 @@ class Filter(AsyncClaimer[I], Portable[I]):
 
     @observed
     async def contains(self, item: I) -> bool:
-        """Return whether an item is in the filter."""
+        """Return whether an item is in the filter: False is certain, True may be a false positive.
+
+        Costs one round trip.
+
+        :raises ConnectionFailedError: no reply came.  All calls that only read raise it then.
+        """
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
             return True
@@ -115,16 +138,34 @@ class Filter(AsyncClaimer[I], Portable[I]):
 
     @observed
     async def add_many(self, items: Iterable[I]) -> list[bool]:
-        """Add items; return for each, in order, whether it was new."""
+        """Add items; return for each, in order, whether it was new.
+
+        Of two equal items the first is new and the second is not.  A batch is sent in several scripts, none
+        of which runs longer than about 2 ms.  Each script is atomic; the batch as a whole is not.  All items
+        are checked before the first is sent, so an iterator is read to its end first.
+
+        :raises BatchInterruptedError: an error stopped the batch; `results` has the answers so far.
+        """
         return await self._run_batch(items, self._operations.add_many, self._adds)
 
     @observed
     async def contains_many(self, items: Iterable[I]) -> list[bool]:
-        """Return for each item, in order, whether it is in the filter."""
+        """Return for each item, in order, whether it is in the filter.
+
+        :raises ConnectionFailedError: no reply came; nothing was changed.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         return await self._run_batch(items, self._operations.contains_many, self._tests)
 
     async def new_mask(self, column: Any) -> NDArray[np.bool_]:
-        """Add the items of a column; return a bool array that is True where a row was new."""
+        """Add the items of a column; return a bool array that is True where a row was new.
+
+        The column is an array of numpy, or a column of pandas, Arrow or polars.  The mask selects the new
+        rows: ``frame[seen.new_mask(frame["url"])]``.  Of equal rows the first is new.
+
+        :raises BatchInterruptedError: an error stopped the call; `rest` is the column from the first row
+            without an answer.
+        """
         mask = Mask("new_mask", column)
         for batch in mask.batches():
             with mask.asking():
@@ -140,7 +181,11 @@ class Filter(AsyncClaimer[I], Portable[I]):
         return mask.answers
 
     async def update(self, items: Iterable[I] | AsyncIterable[I]) -> int:
-        """Add items; return how many were new."""
+        """Add items; return how many were new.  An iterator is read batch by batch.
+
+        :raises BatchInterruptedError: an error stopped a batch; `error.rest` has the items of that batch that
+            have no answer.
+        """
         new = rows = 0
         async for batch in async_batches(items, UPDATE_ITEMS):
             try:
@@ -159,7 +204,30 @@ class Filter(AsyncClaimer[I], Portable[I]):
         missing: arguments.Missing = "raise",
         batch: int = DEDUPE_ITEMS,
     ) -> AsyncIterator[J]:
-        """Yield the items that were new, in order, while they are read."""
+        """Yield the items that were new, in order, while they are read.
+
+        The items are sent in batches: a whole batch is added before its first item is yielded.  An iterator's
+        batches grow from one item up to `batch`; a batch stops to collect items once it has taken longer than
+        the last one took to be sent, so an item that took longer than a round trip to come is sent at once.
+        While the iterator waits, this call holds at most the items that came in a burst before it.  A list,
+        or another collection with a length, is sent in batches of `batch`.
+
+        With an asyncio filter, a task reads an async iterable, and all items that came are sent as soon as it
+        waits; it may then go on to wait while the caller works.  A caller that stops early cancels it.
+
+        If a batch is interrupted, its items that are known to be new are yielded before the error is raised;
+        `error.rest` has the items without an answer.  If the iterable raises, the items that it gave before
+        are added first, and those that were new are yielded.  If the caller stops early, for example with
+        `break`, the items that were added but not yielded are new to the next call on this object.
+
+        :param key: a function that returns the value to add for an item, such as ``itemgetter("id")``; None
+            adds the item itself.
+        :param missing: treatment of an item whose value is None or another null: "raise" an error that says
+            which item it is, "keep" the item (it is yielded unchecked), or "drop" it.
+        :param batch: the most items that are sent together.  If the process is killed, so many items at most
+            are in the filter and were not yielded.
+        :raises BatchInterruptedError: an error stopped a batch.
+        """
         add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
         most = positive("batch", batch)
         arguments.missing(missing)
@@ -187,38 +255,88 @@ class Filter(AsyncClaimer[I], Portable[I]):
     async def load(
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
-        """Add items as fast as possible, without an answer for each; return how many were read."""
+        """Add items as fast as possible, without an answer for each; return how many were read.
+
+        The items are collected in batches; a larger filter gets larger ones.  A dense batch is OR-ed into the
+        filter in segments of bits, each segment atomically.  A sparse batch is added probe by probe.  Either
+        way the server is never busy for longer than about 2 ms at a time, and other clients may add
+        meanwhile.
+
+        The memory that a load takes depends on the filter's size, not on the number of items: about 10 MB
+        plus twice the filter's size, up to 200 MB.  A filter of more than 128 MB is loaded probe by probe.
+
+        After an error, call `load` again with all items.  The filter's `count` then lacks at most the new
+        items of the batch that was interrupted.
+
+        :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
+        :param progress: called with the number of items done so far.
+        :raises ConnectionFailedError, OutcomeUnknownError: no reply came; load all items again.
+        :raises ServerRefusedError: the server refuses writes; load all items again once it accepts them.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
         return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
 
     @observed
     async def reserve(self) -> None:
-        """Create the filter now, or check the stored one."""
+        """Create the filter now, or check the stored one.
+
+        After a `FilterLostError` this call opens the filter that is stored now, or creates a new one; then
+        the object works again.
+
+        :raises FilterMismatchError: the key holds something else, which is left unchanged.
+        :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
+        """
         await self._run(self._operations.reserve())
 
     @observed
     async def info(self) -> FilterInfo:
-        """Return the filter's parameters and how full it is."""
+        """Return the filter's parameters and how full it is.
+
+        Costs a BITCOUNT over the whole filter, in pieces of under 2 ms.
+
+        :raises ConnectionFailedError: no reply came.
+        :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         return await self._run(self._operations.info())
 
     @observed
     async def approximate_count(self) -> int:
-        """Estimate the number of items from the share of bits set."""
+        """Estimate the number of items from the share of bits set; costs as much as `info`.
+
+        :raises ConnectionFailedError: no reply came.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         return await self._run(self._operations.approximate_count())
 
     @observed
     async def clear(self) -> None:
-        """Empty the filter; its parameters and its expiry stay as they are."""
+        """Empty the filter; its parameters and its expiry stay as they are.
+
+        The filter gets a new generation, so the next call of another client detects the loss
+        (`FilterLostError`).  A missing filter is created.
+
+        :raises OutcomeUnknownError: no reply came, and the filter may not be empty; clear it again.
+        :raises FilterMismatchError: the key holds something else, which is left unchanged.
+        :raises ServerRefusedError: the server refuses writes; nothing was changed.
+        """
         await self._run(self._operations.clear())
 
     @observed
     async def delete(self) -> bool:
-        """Delete the filter; True if it existed."""
+        """Delete the filter; True if it existed.  This object's next call may create it again.
+
+        :raises FilterMismatchError: the key holds something else, which is left unchanged.
+        """
         return await self._run(self._operations.delete())
 
     async def close(self) -> None:
-        """Close the connections of the client that `from_url` made."""
+        """Close the connections of the client that `from_url` made; a client that was passed in stays open.
+
+        A filter is a context manager, which calls `close` at the end of the block.
+        """
         for client in self._own_clients():
             await (getattr(client, "aclose", None) or client.close)()
 

@@ -8,6 +8,7 @@ from typing import Any, Self, Unpack, cast
 from bloomredis.drivers import kinds
 from bloomredis.drivers.aio_filters import Filter
 from bloomredis.drivers.aio_lifecycle import Adopting, Expiring
+from bloomredis.drivers.aio_queueing import Queueing
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.connections.clients import AsyncClient, AsyncClients
 from bloomredis.drivers.connections.urls import addresses
@@ -19,7 +20,6 @@ from bloomredis.drivers.constructors import (
     ShardedConstructor,
 )
 from bloomredis.drivers.observing import observed
-from bloomredis.drivers.queueing import AsyncQueueing
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.partitioned import PartitionedOperations
@@ -41,25 +41,79 @@ from bloomredis.stored.module.filter import other_layout
 
 
 @documented_as(kinds.BloomFilter)
-class BloomFilter(PlainConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], Expiring):
-    """A Bloom filter in one key of a Redis or Valkey server."""
+class BloomFilter(PlainConstructor[AsyncClient, I], Filter[I], Queueing[I], Expiring):
+    """A Bloom filter in one key of a Redis or Valkey server.
+
+    Of any number of concurrent `add(x)`, in any number of threads, processes and machines, exactly one gets
+    True.  An item that was added is always found.  An item that was not added is mistaken for a known one
+    with a probability of about `error_rate` once the filter holds `capacity` items.
+
+    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
+    :param name: the key.
+    :param capacity: number of items that the filter is sized for.  With `capacity` and `error_rate`, the
+        first call creates a missing filter and checks a stored one; without them the filter must exist.
+    :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
+    :param layout: `"blocked"` (faster calls), `"classic"` (up to 14% less memory) or `"module"` (a key of the
+        server's own Bloom filter module, which grows by itself).  None takes the stored layout; a new filter
+        is then blocked.  Or a layout from `bloomredis.compat`, for a bitmap that another system writes too:
+        such a bitmap has no header, so the layout states its size, and its loss cannot be detected.
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
+    :param on_full: the reaction to more items than `capacity`.  `"warn"` logs one warning.  `"raise"` raises
+        `FilterFullError` from each call that would add, and adds nothing.  A callable is called with that
+        error once, before a call that would add, and may raise it.  This object counts its own items at
+        once, and reads the count that includes other clients' items once a second.
+    :param local_cache: keep a copy of the filter in this process (as large as the filter).  If all bits of an
+        item are set in the copy, answer without the server, which is right while the filter keeps its
+        generation; otherwise ask the server.
+    :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
+        `add` may answer "already there" although the filter was cleared, evicted or lost.  If the server
+        comes back with an older state of the filter, the copy still has the items that the server has lost.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
 
     _operations: PlainOperations | PartitionedOperations
     _stored_operations = PlainOperations
     _OPTIONS = frozenset(PlainOptions.__annotations__)
 
     def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
-        """Return the filter with another name in the same layout; nothing is sent."""
+        """Return the filter with another name in the same layout; nothing is sent.
+
+        This is for programs that use a key for each call.  The layout must be one from `bloomredis.compat`,
+        other than a chain of growing bitmaps.
+
+        :param ttl: seconds (or a timedelta) until the key expires; each insert renews it.  None takes the
+            `ttl` of this filter.
+        """
         return self._at(name, ttl)
 
     @classmethod
     def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
-        """Return a filter with its own client for the server at `url`; its first call connects."""
+        """Return a filter with its own client for the server at `url`; its first call connects.
+
+        A pickle of the filter contains its URL, with user name and password; the filter made from it connects
+        at its own first call.
+
+        :param url: `redis://`, `rediss://`, `unix://` or `valkey://`; `redis+cluster://` with any node of a
+            cluster; `sentinel://host:26379/NAME` for the primary that a Sentinel names; `memory://`,
+            `embedded://` and `embedded:///some/directory` for `bloomredis.embedded`.
+        :param name: the key; the other parameters are those of the class.
+        :raises ValueError, TypeError: for a bad URL or bad arguments, before any I/O.
+        """
         return cls(addresses(url), name, **parameters)
 
     @classmethod
     async def open(cls, client: AsyncClients, name: str, **options: Unpack[PlainOptions[I]]) -> Self:
-        """Open a stored filter; its parameters are read from the server."""
+        """Open a stored filter; its parameters are read from the server.
+
+        If another program created the filter with the server's module, this call adds about 40 marker items,
+        by which the library recognises the filter.  Both programs may go on using it.
+
+        :param options: the options of the class that are not stored, such as `on_lost` and `local_cache`; and
+            the `encode` that the filter was created with.
+        :raises FilterNotFoundError: no filter has this name.
+        :raises FilterMismatchError: the filter is of another class, or was created with another `encode`.
+        """
         try:
             return await super().open(client, name, **cast("Any", options))
         except FilterMismatchError as error:
@@ -70,13 +124,41 @@ class BloomFilter(PlainConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I],
 
     @observed
     async def snapshot(self) -> LocalFilter[I]:
-        """Return a copy of the filter in this process, which answers without the server."""
+        """Return a copy of the filter in this process, which answers without the server.
+
+        The copy takes as much memory as the filter.  Reading it costs the server about 1 ms a megabyte, in
+        pieces of 0.1 ms.
+        """
         return await self._run(self._operations.snapshot())
 
 
 @documented_as(kinds.ScalingBloomFilter)
 class ScalingBloomFilter(ScalingConstructor[AsyncClient, I], Filter[I], Expiring, Adopting[I]):
-    """A Bloom filter that grows by itself, so that the number of items need not be known."""
+    """A Bloom filter that grows by itself, so that the number of items need not be known.
+
+    The first layer has room for `capacity` items.  When a layer is full, the filter adds another one with
+    `expansion` times its room.  An item is in the filter if it is in any layer; items are added to the newest
+    layer only.  The error rate of each layer is `tightening_ratio` times that of the layer before, so the
+    error rate of all layers together stays below `error_rate`, however many there are.  If many writers fill
+    a layer at once, exactly one new layer is created, and all of them use it within the same call.
+
+    A call costs the server a little more for each layer.  A client needs one more round trip for each new
+    layer.  One script creates a layer; it blocks the server for 0.25 to 0.5 ms a megabyte.  With
+    `tightening_ratio` r, j full layers use 1 - r^j of `error_rate`; later layers use the rest.  All keys lie
+    in one hash slot.
+
+    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
+    :param name: the key of the record; layers are `{name}:layer:0`, ...
+    :param capacity: number of items that the first layer is sized for.
+    :param error_rate: the false-positive rate of all layers together, strictly between 0 and 1.
+    :param expansion: room of a layer divided by that of the layer before, at least 1.  No layer is larger
+        than a key can be (512 MB).
+    :param tightening_ratio: error rate of a layer divided by that of the layer before, strictly between 0 and
+        1.  A larger ratio saves memory if there are many layers.
+    :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
 
     _stored_operations = ScalingOperations.from_server
 
@@ -88,7 +170,27 @@ class ScalingBloomFilter(ScalingConstructor[AsyncClient, I], Filter[I], Expiring
 
 @documented_as(kinds.RotatingBloomFilter)
 class RotatingBloomFilter(RotatingConstructor[AsyncClient, I], Filter[I]):
-    """A Bloom filter that forgets: an item is in it if it was seen within the last `window`."""
+    """A Bloom filter that forgets: an item is in it if it was seen within the last `window`.
+
+    An item that was added is found for at least `window`, and for at most `window` plus one slice
+    (`window / slices`), whatever the traffic.  Adding the item again meanwhile does not prolong that.  Times
+    are those of the server's clock.  Old layers expire by themselves, even without any call.
+
+    Each slice in which something is added has its own layer, sized for `capacity / slices` items.  If more
+    items come in a slice, it gets another layer.  All keys lie in one hash slot.
+
+    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
+    :param name: the key of the record; layers are `{name}:layer:0`, ...
+    :param capacity: number of items added within any window.  With more items the error rate grows in
+        proportion.  With 255 layers, an add that needs another one raises `FilterFullError`, until some
+        expire.
+    :param error_rate: the false-positive rate with `capacity` items in a window, however unevenly they come.
+    :param window: seconds (or a timedelta) for which an item is found at least.
+    :param slices: number of slices of the window, 1 to 64.  More slices forget more exactly, and cost more.
+        A slice must be 100 ms or longer.
+    :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
 
     _stored_operations = RotatingOperations.from_server
 
@@ -99,8 +201,31 @@ class RotatingBloomFilter(RotatingConstructor[AsyncClient, I], Filter[I]):
 
 
 @documented_as(kinds.ShardedBloomFilter)
-class ShardedBloomFilter(ShardedConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], Expiring):
-    """A Bloom filter of any capacity, in shards that a cluster spreads over its nodes."""
+class ShardedBloomFilter(ShardedConstructor[AsyncClient, I], Filter[I], Queueing[I], Expiring):
+    """A Bloom filter of any capacity, in shards that a cluster spreads over its nodes.
+
+    Each item belongs to one shard, so of any number of concurrent `add(x)` exactly one gets True, as with
+    `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on.  If a
+    shard is lost, calls raise `FilterLostError`, as after the loss of a whole filter.  Then call `reserve()`
+    to go on without the items of that shard, or `clear()`.
+
+    :param client: a client of redis-py or valkey-py: of a cluster, which spreads the shards over its nodes,
+        or of one server.
+    :param name: the key of the record, which has all parameters; shards are `{name:0:…}`, `{name:1:…}`, ...
+        It must not contain `}`.
+    :param capacity: number of items that the filter is sized for.  With `capacity` and `error_rate`, the
+        first call creates a missing filter and checks a stored one; without them the filter must exist.
+    :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
+    :param shards: number of shards, 1 to 4,096.  None takes the stored number; a new filter then gets 16, or
+        more if a shard would be larger than 128 MB.  One script creates a shard and blocks its server for
+        0.25 to 0.5 ms a megabyte: more shards block it for less time, and make batches slower.
+    :param layout: `"blocked"` (faster calls) or `"classic"` (up to 14% less memory).  None takes the stored
+        layout; a new filter is then blocked.
+    :param seed: seed of the hash that picks the shard.  None takes the stored seed; a new filter then has
+        the default.
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ShardedParameters[I]]) -> Self:
@@ -109,8 +234,33 @@ class ShardedBloomFilter(ShardedConstructor[AsyncClient, I], Filter[I], AsyncQue
 
 
 @documented_as(kinds.CountingBloomFilter)
-class CountingBloomFilter(CountingConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], Expiring):
-    """A Bloom filter that items can be removed from: it counts how often each was added."""
+class CountingBloomFilter(CountingConstructor[AsyncClient, I], Filter[I], Queueing[I], Expiring):
+    """A Bloom filter that items can be removed from: it counts how often each was added.
+
+    Every `add(x)` counts, even if the item is in the filter already: an item that was added twice stays until
+    it has been removed twice.  Of concurrent `add(x)` of an item that is not in the filter, exactly one gets
+    True.  An item that was added more often than it was removed is always found.
+
+    Remove only items that were added.  An item that was not added may be mistaken for a known one, with a
+    probability of about `error_rate` once the filter holds `capacity` items.  Removing it then lowers the
+    counters of other items, which may not be found any more.  The removal of an item that is not found is
+    refused, and changes nothing.
+
+    A counter that has reached 15 stays at 15, so that it never causes an item to be missed.  Items that were
+    added that often are found even after they were removed.
+
+    The filter takes four times the memory of a filter in the classic layout.  `load` works like `add_many`;
+    after an error, do not give it items again that were already counted.
+
+    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
+    :param name: the key.
+    :param capacity: number of different items that the filter is sized for.  With `capacity` and
+        `error_rate`, the first call creates a missing filter and checks a stored one; without them the filter
+        must exist.
+    :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
 
     _operations: CountingOperations
     _stored_operations = CountingOperations
@@ -122,5 +272,15 @@ class CountingBloomFilter(CountingConstructor[AsyncClient, I], Filter[I], AsyncQ
 
     @observed
     async def remove(self, item: I, *, token: str | None = None) -> bool:
-        """Remove an item once; True if it was in the filter."""
+        """Remove an item once; True if it was in the filter, False (and nothing is changed) if it was not.
+
+        The item is gone when it has been removed as often as it was added.  Costs one round trip.
+
+        If an `add` of the item by this object is pending (`OutcomeUnknownError`), the removal first makes
+        sure that it has counted once.  Another `add` then counts again.
+
+        :param token: the `token` of an `OutcomeUnknownError`, to get the answer of the call that raised it.
+        :raises OutcomeUnknownError: no answer came.  Within a minute, a retry on the same object, or from
+            anywhere with the error's `token`, returns the answer of this call.  Make only one of the two.
+        """
         return await self._run(self._operations.remove(item, token=token))

@@ -11,6 +11,7 @@ from bloomredis.bits.encoding import number_of
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.connections.clients import SyncClient
 from bloomredis.drivers.driven import Driven
+from bloomredis.drivers.merging import check_same_class, share_node
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sync import drive
 from bloomredis.operations.kinds.scaling import adoption
@@ -19,7 +20,6 @@ from bloomredis.operations.whole import files, transfer, union
 from bloomredis.operations.whole.files import File
 from bloomredis.operations.whole.snapshot import LocalFilter
 from bloomredis.operations.whole.transfer import Progress
-from bloomredis.protocol.cluster import is_cluster
 from bloomredis.stored.saved import reading
 from bloomredis.stored.saved.format import Part
 
@@ -183,22 +183,3 @@ class Expiring(Bound[SyncClient]):
         :raises FilterLostError: the filter was lost since this object first used it.
         """
         drive(self._transport, self._operations.expire(seconds))
-
-
-def check_same_class(one: Bound[Any], other: object) -> None:
-    """Raise `TypeError` for a filter that cannot be merged into another."""
-    if not isinstance(other, type(one)):
-        raise TypeError(
-            f"a {type(one).__name__} is merged with another one or with a LocalFilter, not with "
-            f"{type(other).__name__} {arguments.shown(other)}"
-        )
-
-
-def share_node(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
-    """Return a function that is true for two keys in one slot of one server, one key of each client."""
-    if one is not other:
-        return lambda *_: False
-    kind: type = type(one)
-    if not is_cluster(kind):
-        return lambda *_: True
-    return lambda first, second: one.keyslot(first) == one.keyslot(second)

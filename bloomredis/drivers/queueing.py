@@ -1,11 +1,10 @@
-"""Calls queued on a caller's pipeline, over synchronous and asyncio clients."""
+"""Calls queued on a caller's pipeline."""
 
 from __future__ import annotations
 
 from typing import Generic
 
-from bloomredis.drivers.binding import documented_as
-from bloomredis.drivers.driven import AsyncDriven, Driven
+from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.observing import observed
 from bloomredis.operations.kinds import pipelines
 from bloomredis.operations.kinds.pipelines import AnyPipeline
@@ -37,20 +36,3 @@ class Queueing(Driven, Generic[I]):
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         """
         self._run(self._operations.queue_contains(pipe, item))
-
-
-@documented_as(Queueing)
-class AsyncQueueing(AsyncDriven, Generic[I]):
-    """Filters whose calls can be queued on a caller's pipeline."""
-
-    _operations: pipelines.Queueing | RoutedOperations
-
-    @observed
-    async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue an add on the caller's pipeline."""
-        await self._run(self._operations.queue_add(pipe, item))
-
-    @observed
-    async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue a test on the caller's pipeline."""
-        await self._run(self._operations.queue_contains(pipe, item))

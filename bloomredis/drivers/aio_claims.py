@@ -1,0 +1,70 @@
+"""The claim that a worker holds."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Self
+
+from bloomredis.drivers.driven import AsyncDriven
+from bloomredis.drivers.held import HeldClaim, state_of_token
+from bloomredis.drivers.observing import observed
+from bloomredis.drivers.renewing import renew_in_task
+
+
+class Claim(HeldClaim):
+    __doc__ = HeldClaim.__doc__
+
+    @classmethod
+    def from_token(cls, seen: AsyncDriven, token: str) -> Self:
+        """Return the claim of a token, on the filter that it was made on; nothing is sent.
+
+        The claim's item is a str, bytes or int if it was one; otherwise it is the bytes that are hashed for
+        the item.
+
+        :raises ValueError, TypeError: this is no token of a claim, or that of a claim on another filter.
+        """
+        return cls(seen, state_of_token(seen, token, AsyncDriven))
+
+    def _renew(self) -> None:
+        renew_in_task(self, self._state, self._filter)
+
+    @observed
+    async def commit(self) -> None:
+        """Add the item to the filter and end the claim, in one step.  If the item is done, nothing happens.
+
+        A commit is retried until the lease has ended if it gets no answer, or if the server refuses it during
+        a restart or a failover.
+
+        :raises ClaimLostError: the claim is not held any more; nothing was changed.
+        :raises OutcomeUnknownError: no answer came; a retry on the same object returns the answer of this
+            call.
+        """
+        await self._run(self._operations.commit(self._state))
+
+    @observed
+    async def release(self) -> None:
+        """Release the item at once.  If it is not held any more, nothing happens."""
+        await self._run(self._operations.release(self._state))
+
+    @observed
+    async def extend(self, lease: float | timedelta) -> None:
+        """Hold the item for `lease` seconds (or a timedelta) from now.
+
+        :raises ClaimLostError: the claim is not held any more.
+        """
+        await self._run(self._operations.extend(self._state, lease))
+
+    async def __aenter__(self) -> Self:
+        self._process = os.getpid()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        end = self._end_by(kind)
+        if end == "commit":
+            await self.commit()
+        elif end == "release":
+            try:
+                await self.release()
+            except Exception as failure:
+                self._not_released(failure)

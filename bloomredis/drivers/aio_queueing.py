@@ -1,0 +1,38 @@
+"""Calls queued on a caller's pipeline."""
+
+from __future__ import annotations
+
+from typing import Generic
+
+from bloomredis.drivers.driven import AsyncDriven
+from bloomredis.drivers.observing import observed
+from bloomredis.operations.kinds import pipelines
+from bloomredis.operations.kinds.pipelines import AnyPipeline
+from bloomredis.operations.kinds.routed import RoutedOperations
+from bloomredis.operations.options import I
+
+
+class Queueing(AsyncDriven, Generic[I]):
+    """Filters whose calls can be queued on a caller's pipeline."""
+
+    _operations: pipelines.Queueing | RoutedOperations
+
+    @observed
+    async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
+        """Queue an add on the caller's pipeline; its result in `pipe.execute()` is 1 (new) or 0.
+
+        In a MULTI the add takes part in the transaction.  A filter that is not open yet is opened first, over
+        its own client.  If the filter was lost since, `pipe.execute()` fails with BLOOMMISSING or
+        BLOOMCHANGED; after `reserve()` this object goes on with the filter stored then.
+
+        :raises ConnectionFailedError: the filter had to be opened, and no reply came.
+        """
+        await self._run(self._operations.queue_add(pipe, item))
+
+    @observed
+    async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
+        """Queue a test on the caller's pipeline; its result in `pipe.execute()` is 1 (in the filter) or 0.
+
+        :raises ConnectionFailedError: the filter had to be opened, and no reply came.
+        """
+        await self._run(self._operations.queue_contains(pipe, item))
