@@ -16,12 +16,13 @@ export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 
-.PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons lint types coverage docs package bench constraints clean
+.PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons generate lint types coverage docs package bench constraints clean
 
 # The usual targets; CONTRIBUTING.md has all of them.
 help:
 	@echo 'make demo          let processes race over a stream of clicks; it installs what it needs'
 	@echo 'make test          run the tests, in some minutes'
+	@echo 'make generate      write the synchronous half of the drivers from the asyncio half'
 	@echo 'make lint types    run ruff and the Lua check; mypy and basedpyright'
 	@echo 'make docs          build the pages, as HTML in docs/_build'
 	@echo 'make package       build and check the distributions; with RELEASE=1, for a release'
@@ -63,9 +64,14 @@ test-numpy: $(READY)
 test-pythons:
 	.ci/pythons $(TESTS)
 
+# The synchronous half of the drivers, from the asyncio half.
+generate: $(READY)
+	$(BIN)/python tools/generate.py
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/generate.py --check
 	$(BIN)/python -m tests.support.luacheck
 	$(BIN)/codespell
 	$(BIN)/python .ci/large.py
@@ -77,7 +83,7 @@ coverage: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
-	$(BIN)/pytest -m types tests/test_typing.py
+	$(BIN)/pytest -m types tests/test_typing.py tests/test_editors.py
 
 # The pages of docs/, as HTML in docs/_build; a warning is an error.  Some are checked in a browser, if one is installed.
 docs: $(VENV)/docs

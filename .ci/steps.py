@@ -61,6 +61,9 @@ PARTS: Final = {
 }
 """The parts whose lines are counted, as patterns of git, whose `*` also matches `/`."""
 
+GENERATED: Final = "# Made from "
+"""The beginning of a generated file, whose lines are counted apart."""
+
 BASE: Final = "cdc11e4"
 """The commit whose lines are shown beside those of today, until there is a tag."""
 
@@ -95,6 +98,25 @@ def count_lines(patterns: list[str], commit: str = "") -> int:
     return sum(int(line.rpartition(":")[2]) for line in counted.splitlines())
 
 
+def generated(patterns: list[str], commit: str = "") -> list[str]:
+    """Return the generated ones of the tracked files."""
+    command = ["git", "grep", "--files-with-matches", f"^{GENERATED}.*make generate"]
+    found = subprocess.run(
+        [*command, *filter(None, [commit]), "--", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    return [line.removeprefix(f"{commit}:") for line in found.splitlines()]
+
+
+def by_hand(patterns: list[str], commit: str = "") -> int:
+    """Return the number of lines that are not generated."""
+    made = generated(patterns, commit)
+    return count_lines([*patterns, *(f":(exclude){file}" for file in made)], commit)
+
+
 def base() -> str:
     """Return the last tag or the base commit; nothing if a shallow clone has neither."""
     for command in (("describe", "--tags", "--abbrev=0"), ("rev-parse", "--short", f"{BASE}^{{commit}}")):
@@ -109,8 +131,9 @@ def print_lines() -> None:
     before = base()
     print(f"\n{'lines':24}{'now':>8}{before:>12}")
     for part, patterns in PARTS.items():
-        then = f"{count_lines(patterns, before):12,}" if before else ""
-        print(f"{part:24}{count_lines(patterns):8,}{then}")
+        then = f"{by_hand(patterns, before):12,}" if before else ""
+        made = sum(count_lines([file]) for file in generated(patterns))
+        print(f"{part:24}{by_hand(patterns):8,}{then}" + f"  and {made:,} generated" * bool(made))
 
 
 def main() -> int:

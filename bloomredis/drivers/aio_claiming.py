@@ -35,16 +35,23 @@ B = TypeVar("B")
 class Claimer(AsyncDriven, Generic[I]):
     """The methods that make claims, and those for many claims at once."""
 
+    # asyncio:
     def claim(
         self, item: I, lease: float | timedelta = 30.0, *, renew: bool = False, owner: str | None = None
     ) -> Claiming:
+        # sync: @observed
+        # sync: def claim(
+        # sync:     self, item: I, lease: float | timedelta = 30.0, *,
+        # sync:     renew: bool = False, owner: str | None = None,
+        # sync: ) -> Claim:
+        # both.
         """Claim an item to work on it; the claim is false if the item is done or another worker holds it.
 
         The block runs in either case, so test the claim first::
 
-            with seen.claim(url, renew=True) as claim:
+            async with seen.claim(url, renew=True) as claim:
                 if claim:
-                    fetch(url)
+                    await fetch(url)
 
         Of concurrent claims on an item exactly one is `"claimed"`.  The item is in the filter from the commit
         on.  If a worker crashes, its lease runs out, and then another worker may claim the item.
@@ -65,10 +72,12 @@ class Claimer(AsyncDriven, Generic[I]):
         :raises OutcomeUnknownError: no answer came; a retry on the same object returns the answer of this
             call.
         """
+        # asyncio:
         return Claiming(self._claim(item, lease, renew=renew, owner=owner))
 
     @observed
     async def _claim(self, item: I, lease: float | timedelta, *, renew: bool, owner: str | None) -> Claim:
+        # both.
         arguments.flag("renew", renew)
         made = partial(Claim, self, renew=renew)
         return await self._run_claim(self._operations.claim(item, lease, made, owner))
@@ -131,6 +140,7 @@ class Claimer(AsyncDriven, Generic[I]):
         on_busy: None = None,
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | Skipped]]]: ...
 
+    # asyncio:
     @overload
     def once(
         self,
@@ -141,6 +151,7 @@ class Claimer(AsyncDriven, Generic[I]):
         on_busy: Callable[[Any, float], Awaitable[B]],
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | Skipped | B]]]: ...
 
+    # both.
     @overload
     def once(
         self,
@@ -164,7 +175,7 @@ class Claimer(AsyncDriven, Generic[I]):
         ::
 
             @seen.once(key=lambda order: order.id)
-            def ship(order): ...
+            async def ship(order): ...
 
         The item is claimed before the body runs, committed after it, and released if the body raises.
 
@@ -181,7 +192,7 @@ class Claimer(AsyncDriven, Generic[I]):
         check_options(lease, renew, on_busy)
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R | Any]]:
-            check_function(function, is_asyncio=True)
+            check_function(function, is_asyncio=self._is_asyncio)
             item_of = key or first_argument(function)
 
             @functools.wraps(function)
@@ -192,8 +203,11 @@ class Claimer(AsyncDriven, Generic[I]):
                         return await function(*args, **kwargs)
                     if on_busy is None or claim.state != "busy":
                         return skipped(item, claim)
+                # asyncio:
                 decided = on_busy(item, claim.remaining)
                 return await decided if inspect.isawaitable(decided) else decided
+                # sync: return on_busy(item, claim.remaining)
+                # both.
 
             return wrapper
 

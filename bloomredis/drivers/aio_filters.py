@@ -1,56 +1,38 @@
-"""The methods that all public classes share, over asyncio clients."""
+"""The methods that all public classes share."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from collections.abc import AsyncIterable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, Unpack
 
-from bloomredis import arguments
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.encoding import rows_from
-from bloomredis.bits.sizing import positive
-from bloomredis.drivers import filters
 from bloomredis.drivers.aio import drive
 from bloomredis.drivers.aio_claiming import Claimer
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, can_repeat_all
-from bloomredis.drivers.binding import documented_as, not_found
+from bloomredis.drivers.binding import not_found
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClients
-from bloomredis.drivers.connections.direct import reads_at_once
-from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
-from bloomredis.drivers.keyed import KeyedBatch
+from bloomredis.drivers.deduping import AsyncDeduping
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
-from bloomredis.drivers.sharing.tasks import Tasks, sharing_calls
-from bloomredis.drivers.streams import Paced, Reader
-from bloomredis.errors import BatchInterruptedError, BloomError, FilterNotFoundError
+from bloomredis.drivers.sharing.tasks import Tasks
+from bloomredis.errors import BatchInterruptedError, FilterNotFoundError
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.operations.whole.loading import LOAD_ITEMS
-from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.steps import Op
 
-T = TypeVar("T")
-J = TypeVar("J")
+UPDATE_ITEMS: Final = 16_384
+"""Items that `update` reads ahead and sends together."""
 
 
-@documented_as(filters.Filter)
-class Filter(Claimer[I], Portable[I]):
+class Filter(Claimer[I], Portable[I], AsyncDeduping):
     """The methods that every filter class has."""
-
-    def _bind(self) -> None:
-        operations = self._operations
-        self._transport = client = self._connect_transport()
-        self._coalesce = operations.options.coalesce is not False
-        operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
-        self._shared = sharing_calls(self.name, client).execute if self._coalesce else None
-        self._adds = Tasks(self.name, client, operations.add_encoded)
-        self._tests = Tasks(self.name, client, lambda items, _: operations.contains_encoded(items))
 
     async def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], shared: Tasks
@@ -97,15 +79,15 @@ class Filter(Claimer[I], Portable[I]):
             token is None
             and operations.cache is not None
             and operations.in_local_cache(item)
-            # A call in flight may hold the answer of a caller that has gone.
+            # asyncio: a call in flight may hold the answer of a caller that has gone
             and not self._adds.is_under_way(operations.codec.encode_for_batch(item))
+            # both.
         ):
             return False
-        if token is not None:
-            return await self._run(operations.add(item, token=token))
-        if not self._coalesce:
-            return await drive(self._transport, operations.add(item))
+        if token is not None or not self._coalesce:
+            return await drive(self._transport, operations.add(item, token=token))
         encoded = operations.codec.encode_for_batch(item)
+        # asyncio:
         call = self._adds.share(encoded, operations.add, item)
         try:  # `wait` is 5% slower
             answer: bool = await call
@@ -113,6 +95,8 @@ class Filter(Claimer[I], Portable[I]):
             self._adds.abandon(call)
             raise
         return answer
+        # sync: return self._adds.share(encoded, operations.add, item)
+        # both.
 
     @observed
     async def contains(self, item: I) -> bool:
@@ -128,13 +112,17 @@ class Filter(Claimer[I], Portable[I]):
         if not self._coalesce:
             return await drive(self._transport, operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
-        answer: bool = await self._tests.share(encoded, operations.contains, item)
-        return answer
+        return await self._tests.share(encoded, operations.contains, item)
 
+    # asyncio:
     if not TYPE_CHECKING:  # type checkers find the mistake by themselves
 
         def __contains__(self, item: object) -> NoReturn:
             raise TypeError("`in` cannot wait for the server's answer: use await f.contains(item)")
+
+    # sync: def __contains__(self, item: I) -> bool:
+    # sync:     return self.contains(item)
+    # both.
 
     @observed
     async def add_many(self, items: Iterable[I]) -> list[bool]:
@@ -195,61 +183,6 @@ class Filter(Claimer[I], Portable[I]):
                 raise_batch_of_stream(error, "update", batch, can_repeat_all=can_repeat_all(items, rows))
             rows += len(batch)
         return new
-
-    async def dedupe(
-        self,
-        items: Iterable[J] | AsyncIterable[J],
-        *,
-        key: Callable[[J], Any] | None = None,
-        missing: arguments.Missing = "raise",
-        batch: int = DEDUPE_ITEMS,
-    ) -> AsyncIterator[J]:
-        """Yield the items that were new, in order, while they are read.
-
-        The items are sent in batches: a whole batch is added before its first item is yielded.  An iterator's
-        batches grow from one item up to `batch`; a batch stops to collect items once it has taken longer than
-        the last one took to be sent, so an item that took longer than a round trip to come is sent at once.
-        While the iterator waits, this call holds at most the items that came in a burst before it.  A list,
-        or another collection with a length, is sent in batches of `batch`.
-
-        With an asyncio filter, a task reads an async iterable, and all items that came are sent as soon as it
-        waits; it may then go on to wait while the caller works.  A caller that stops early cancels it.
-
-        If a batch is interrupted, its items that are known to be new are yielded before the error is raised;
-        `error.rest` has the items without an answer.  If the iterable raises, the items that it gave before
-        are added first, and those that were new are yielded.  If the caller stops early, for example with
-        `break`, the items that were added but not yielded are new to the next call on this object.
-
-        :param key: a function that returns the value to add for an item, such as ``itemgetter("id")``; None
-            adds the item itself.
-        :param missing: treatment of an item whose value is None or another null: "raise" an error that says
-            which item it is, "keep" the item (it is yielded unchecked), or "drop" it.
-        :param batch: the most items that are sent together.  If the process is killed, so many items at most
-            are in the filter and were not yielded.
-        :raises BatchInterruptedError: an error stopped a batch.
-        """
-        add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
-        most = positive("batch", batch)
-        arguments.missing(missing)
-        rows = 0
-        async with aclosing(
-            Reader(items, most) if isinstance(items, AsyncIterable) else Paced(items, most)
-        ) as source:
-            async for read in source:
-                keyed = KeyedBatch(read, key, missing)
-                failed: BloomError | None = None
-                try:
-                    with keyed.adding(rows), source.sending():
-                        answers: Sequence[bool] = keyed.answers(await add_many(keyed.present))
-                except (BatchInterruptedError, *TRANSIENT) as error:
-                    failed, answers = error, getattr(error, "results", ())
-                with closing(keyed.new_items(self._operations, answers)) as new:
-                    for item in new:
-                        yield item
-                if failed is not None:
-                    rest = [*keyed.items, *source.unsent()]
-                    raise_batch_of_stream(failed, "dedupe", rest, can_repeat_all=can_repeat_all(items, rows))
-                rows += len(read)
 
     @observed
     async def load(
@@ -338,12 +271,17 @@ class Filter(Claimer[I], Portable[I]):
         A filter is a context manager, which calls `close` at the end of the block.
         """
         for client in self._own_clients():
+            # asyncio:
             await (getattr(client, "aclose", None) or client.close)()
+            # sync: client.close()
+            # both.
 
+    # asyncio:
     async def aclose(self) -> None:
         """Close the filter: the name of `close` that redis-py and `contextlib.aclosing` use."""
         await self.close()
 
+    # both.
     async def __aenter__(self) -> Self:
         return self
 

@@ -1,4 +1,4 @@
-"""Operations on a whole filter over asyncio clients: save, restore, copy, merge, adopt, expire."""
+"""Operations on a whole filter: save, restore, copy, merge, adopt, expire."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from bloomredis import arguments
 from bloomredis.bits.encoding import number_of
-from bloomredis.drivers import lifecycle
 from bloomredis.drivers.aio import drive
-from bloomredis.drivers.binding import Bound, documented_as
+from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.merging import check_same_class, share_node
@@ -24,10 +23,11 @@ from bloomredis.operations.whole.transfer import Progress
 from bloomredis.stored.saved import reading
 from bloomredis.stored.saved.format import Part
 
+# asyncio:
 T = TypeVar("T")
+# both.
 
 
-@documented_as(lifecycle.Portable)
 class Portable(AsyncDriven, Generic[I]):
     """Filters that can be saved, restored, copied and merged."""
 
@@ -121,14 +121,17 @@ class Portable(AsyncDriven, Generic[I]):
         :raises FilterMismatchError: the parameters of the filters differ.
         :raises TypeError: filters of such a class cannot be merged; the message says what to do instead.
         """
-        own: Any = self._operations
+        own: Any = self._operations  # `_source` raises if these cannot be merged
         await self._run(union.merge(own, await self._source(other), progress))
 
     async def _source(self, other: Portable[I] | LocalFilter[I]) -> union.MergeSource:
         transfer.stored_of(self._operations)
         if isinstance(other, LocalFilter):
             pieces = union.local_pieces(other)
-            return union.local_source(other, lambda part: _asynchronous(pieces(part)))
+            # asyncio:
+            return union.local_source(other, lambda part: _each(pieces(part)))
+            # sync: return union.local_source(other, pieces)
+            # both.
         check_same_class(self, other)
         return await other._as_source(self._client)  # noqa: SLF001 - of the same class
 
@@ -142,7 +145,6 @@ class Portable(AsyncDriven, Generic[I]):
         return union.stored_source(parts, pieces, share_node(self._client, for_client))
 
 
-@documented_as(lifecycle.Adopting)
 class Adopting(AsyncDriven, Generic[I]):
     """Filters that can take over a `BloomFilter` as their first layer."""
 
@@ -179,7 +181,6 @@ class Adopting(AsyncDriven, Generic[I]):
         return made
 
 
-@documented_as(lifecycle.Expiring)
 class Expiring(Bound[AsyncClient]):
     """Filters that can get another time to live."""
 
@@ -193,6 +194,10 @@ class Expiring(Bound[AsyncClient]):
         await drive(self._transport, self._operations.expire(seconds))
 
 
-async def _asynchronous(items: Iterator[T]) -> AsyncIterator[T]:
+# asyncio:
+async def _each(items: Iterator[T]) -> AsyncIterator[T]:
     for item in items:
         yield item
+
+
+# both.

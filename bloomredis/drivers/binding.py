@@ -1,4 +1,4 @@
-"""The base of all filters: operations bound to a client; and the docstrings of the public classes."""
+"""The base of all filters: operations bound to a client."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import copy
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
@@ -308,46 +309,43 @@ def is_asyncio(client: object) -> bool:
     return inspect.iscoroutinefunction(getattr(first, "execute_command", None))
 
 
-def constructor(init: F) -> F:
-    """Return a constructor whose errors for wrong arguments name the public class."""
-    signature = inspect.signature(init)
+def constructor(operations: Callable[..., Operations], parameters: Any) -> Callable[[F], F]:
+    """Return a decorator for a constructor, which passes its keywords on to the operations of a class.
 
-    @functools.wraps(init)
-    def wrapper(self: object, *arguments: object, **options: object) -> None:
-        try:
-            signature.bind(self, *arguments, **options)
-        except TypeError as error:
-            keywords = "; all but client and name are keywords: capacity=1000, error_rate=0.01"
-            hint = keywords * ("too many positional" in str(error))
-            raise TypeError(f"{type(self).__name__}(): {error}{hint}") from None
-        init(self, *arguments, **options)
+    `help()` shows the keywords in the signature, with the types of `parameters` and the defaults of the
+    operations.  An error for wrong arguments names the public class.
 
-    return wrapper  # type: ignore[return-value]  # same signature
+    :param parameters: the typed dictionary of the keywords.
+    """
+    defaults = {
+        each.name: each.default
+        for each in inspect.signature(operations).parameters.values()
+        if each.kind is each.KEYWORD_ONLY
+    } | {each.name: each.default for each in fields(Options)}
+    types = {name: each.__forward_arg__ for name, each in parameters.__annotations__.items()}
+    keywords = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default,
+            annotation=re.sub(r"^Required\[(.*)\]$", r"\1", types[name]),
+        )
+        for name, default in defaults.items()
+    ]  # fmt: skip
 
+    def decorate(init: F) -> F:
+        bare = inspect.signature(init)
+        signature = bare.replace(parameters=[*list(bare.parameters.values())[:-1], *keywords])
 
-def documented(options: type) -> Callable[[F], F]:
-    """Return a decorator that adds the parameters in the docstring of `options` to that of a class."""
-    common = inspect.getdoc(options) or ""
-    lines = common[common.index(":param") :].splitlines()
-    described = "\n".join(f"    {line}" if line else line for line in lines)
+        @functools.wraps(init)
+        def wrapper(self: object, *arguments: object, **options: object) -> None:
+            try:
+                signature.bind(self, *arguments, **options)
+            except TypeError as error:
+                hint = "; all but client and name are keywords: capacity=1000, error_rate=0.01"
+                given = hint if "too many positional" in str(error) else ""
+                raise TypeError(f"{type(self).__name__}(): {error}{given}") from None
+            init(self, *arguments, **options)
 
-    def decorate(class_: F) -> F:
-        before, raises, after = (class_.__doc__ or "").rpartition("    :raises")
-        class_.__doc__ = f"{before}{described}\n{raises}{after}"
-        return class_
-
-    return decorate
-
-
-def documented_as(twin: type) -> Callable[[type[T]], type[T]]:
-    """Return a decorator that gives a class and its methods the docstrings of their synchronous twins."""
-
-    def decorate(class_: type[T]) -> type[T]:
-        class_.__doc__ = twin.__doc__
-        for name, member in vars(class_).items():
-            method = getattr(member, "__func__", member)  # of a class method
-            if inspect.isfunction(method) and not name.startswith("_") and hasattr(twin, name):
-                inspect.unwrap(method).__doc__ = method.__doc__ = getattr(twin, name).__doc__
-        return class_
+        wrapper.__signature__ = signature  # type: ignore[attr-defined]  # `inspect` reads it
+        return wrapper  # type: ignore[return-value]  # same signature
 
     return decorate

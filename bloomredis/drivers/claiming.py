@@ -1,3 +1,4 @@
+# Made from aio_claiming.py by `make generate`: change that file instead.
 """The methods of a filter that make claims."""
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ class Claimer(Driven, Generic[I]):
 
     @observed
     def claim(
-        self, item: I, lease: float | timedelta = 30.0, *, renew: bool = False, owner: str | None = None
+        self,
+        item: I,
+        lease: float | timedelta = 30.0,
+        *,
+        renew: bool = False,
+        owner: str | None = None,
     ) -> Claim:
         """Claim an item to work on it; the claim is false if the item is done or another worker holds it.
 
@@ -109,7 +115,10 @@ class Claimer(Driven, Generic[I]):
         return self._each(self._operations.extend_many, claims, lease)
 
     def _each(
-        self, call: Callable[..., Op[list[ClaimStatus]]], claims: Iterable[Claim], *rest: float | timedelta
+        self,
+        call: Callable[..., Op[list[ClaimStatus]]],
+        claims: Iterable[Claim],
+        *rest: float | timedelta,
     ) -> list[ClaimStatus]:
         return self._run(call(*states_of(self, claims, Claim), *rest))
 
@@ -139,8 +148,8 @@ class Claimer(Driven, Generic[I]):
         key: Callable[..., I] | None = None,
         lease: float | timedelta = 30.0,
         renew: bool = True,
-        on_busy: Callable[[Any, float], B] | None = None,
-    ) -> Callable[[Callable[P, R]], Callable[P, R | Skipped | B]]:
+        on_busy: Callable[[Any, float], Any] | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R | Any]]:
         """Return a decorator: the function's body runs once for an item; other calls return `Skipped`.
 
         ::
@@ -162,12 +171,12 @@ class Claimer(Driven, Generic[I]):
         check_brackets(bare)
         check_options(lease, renew, on_busy)
 
-        def decorate(function: Callable[P, R]) -> Callable[P, R | Skipped | B]:
-            check_function(function, is_asyncio=False)
+        def decorate(function: Callable[P, R]) -> Callable[P, R | Any]:
+            check_function(function, is_asyncio=self._is_asyncio)
             item_of = key or first_argument(function)
 
             @functools.wraps(function)
-            def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | Skipped | B:
+            def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | Any:
                 item = item_of(*args, **kwargs)
                 with self.claim(item, lease, renew=renew) as claim:
                     if claim:

@@ -1,4 +1,5 @@
-"""The claim that a worker holds."""
+# Made from aio_claims.py by `make generate`: change that file instead.
+"""The claim that a worker holds on an item."""
 
 from __future__ import annotations
 
@@ -13,7 +14,19 @@ from bloomredis.drivers.renewing import renew_in_thread
 
 
 class Claim(HeldClaim):
-    __doc__ = HeldClaim.__doc__
+    """A claim on an item: true if this worker holds the item.
+
+    `state` is `"claimed"` (this worker holds the item until the lease runs out), `"done"` (the item is in the
+    filter) or `"busy"` (another worker holds it, or `is_own`); after a call `"released"` or `"lost"`.
+
+    As a context manager a claim commits at a clean end of the block, and releases the item after an
+    exception.  If the item is not held it does neither, so test the claim first:
+    ``with f.claim(x) as claim: if claim: ...``.  A block that ends cleanly without a look at the truth
+    or `state` of a claim that is not held raises `ClaimUncheckedError`.
+
+    A claim pickles with its filter, and another process may commit it.  A filter that was given a client
+    pickles without it; then hand on the `token`, for `from_token`.
+    """
 
     @classmethod
     def from_token(cls, seen: Driven, token: str) -> Self:

@@ -1,57 +1,38 @@
-"""The methods that all public classes share, over synchronous clients."""
+# Made from aio_filters.py by `make generate`: change that file instead.
+"""The methods that all public classes share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Self, TypeVar, Unpack
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Self, Unpack
 
-from bloomredis import arguments
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.encoding import rows_from
-from bloomredis.bits.sizing import positive
-from bloomredis.drivers.batches import batches, can_repeat_all, numbered
+from bloomredis.drivers.batches import batches, can_repeat_all
 from bloomredis.drivers.binding import not_found
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import SyncClients
-from bloomredis.drivers.connections.direct import reads_at_once
-from bloomredis.drivers.keyed import KeyedBatch
+from bloomredis.drivers.deduping import Deduping
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
-from bloomredis.drivers.sharing.threads import Threads, sharing_calls
-from bloomredis.drivers.streams import Paced
+from bloomredis.drivers.sharing.threads import Threads
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BatchInterruptedError, FilterNotFoundError
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.operations.whole.loading import LOAD_ITEMS
-from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.steps import Op
-
-T = TypeVar("T")
-J = TypeVar("J")
-
-DEDUPE_ITEMS: Final = 1000
-"""Items that `dedupe` sends together, unless its caller says otherwise."""
 
 UPDATE_ITEMS: Final = 16_384
 """Items that `update` reads ahead and sends together."""
 
 
-class Filter(Claimer[I], Portable[I]):
+class Filter(Claimer[I], Portable[I], Deduping):
     """The methods that every filter class has."""
-
-    def _bind(self) -> None:
-        operations = self._operations
-        self._transport = client = self._connect_transport()
-        self._coalesce = operations.options.coalesce is True
-        operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
-        self._adds = Threads(client, operations.add_encoded)
-        self._tests = Threads(client, lambda items, _: operations.contains_encoded(items))
-        self._shared = sharing_calls(client).execute if self._coalesce else None
 
     def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], shared: Threads
@@ -170,61 +151,15 @@ class Filter(Claimer[I], Portable[I]):
         :raises BatchInterruptedError: an error stopped a batch; `error.rest` has the items of that batch that
             have no answer.
         """
-        new = 0
-        for batch, rows in numbered(batches(items, UPDATE_ITEMS)):
+        new = rows = 0
+        for batch in batches(items, UPDATE_ITEMS):
             try:
                 with rows_from(rows):
                     new += sum(self.add_many(batch))
             except (BatchInterruptedError, *TRANSIENT) as error:
                 raise_batch_of_stream(error, "update", batch, can_repeat_all=can_repeat_all(items, rows))
+            rows += len(batch)
         return new
-
-    def dedupe(
-        self,
-        items: Iterable[J],
-        *,
-        key: Callable[[J], Any] | None = None,
-        missing: arguments.Missing = "raise",
-        batch: int = DEDUPE_ITEMS,
-    ) -> Iterator[J]:
-        """Yield the items that were new, in order, while they are read.
-
-        The items are sent in batches: a whole batch is added before its first item is yielded.  An iterator's
-        batches grow from one item up to `batch`; a batch stops to collect items once it has taken longer than
-        the last one took to be sent, so an item that took longer than a round trip to come is sent at once.
-        While the iterator waits, this call holds at most the items that came in a burst before it.  A list,
-        or another collection with a length, is sent in batches of `batch`.
-
-        With an asyncio filter, a task reads an async iterable, and all items that came are sent as soon as it
-        waits; it may then go on to wait while the caller works.  A caller that stops early cancels it.
-
-        If a batch is interrupted, its items that are known to be new are yielded before the error is raised;
-        `error.rest` has the items without an answer.  If the iterable raises, the items that it gave before
-        are added first, and those that were new are yielded.  If the caller stops early, for example with
-        `break`, the items that were added but not yielded are new to the next call on this object.
-
-        :param key: a function that returns the value to add for an item, such as ``itemgetter("id")``; None
-            adds the item itself.
-        :param missing: treatment of an item whose value is None or another null: "raise" an error that says
-            which item it is, "keep" the item (it is yielded unchecked), or "drop" it.
-        :param batch: the most items that are sent together.  If the process is killed, so many items at most
-            are in the filter and were not yielded.
-        :raises BatchInterruptedError: an error stopped a batch.
-        """
-        add_many: Callable[[list[Any]], list[bool]] = self.add_many
-        source = Paced(items, positive("batch", batch))
-        arguments.missing(missing)
-        for read, rows in numbered(source):
-            keyed = KeyedBatch(read, key, missing)
-            try:
-                with keyed.adding(rows), source.sending():
-                    answers = keyed.answers(add_many(keyed.present))
-            except (BatchInterruptedError, *TRANSIENT) as error:
-                yield from keyed.new_items(self._operations, getattr(error, "results", ()))
-                raise_batch_of_stream(
-                    error, "dedupe", keyed.items, can_repeat_all=can_repeat_all(items, rows)
-                )
-            yield from keyed.new_items(self._operations, answers)
 
     @observed
     def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:

@@ -18,19 +18,7 @@ K = TypeVar("K", bound="HeldClaim")
 
 
 class HeldClaim:
-    """A claim on an item: true if this worker holds the item.
-
-    `state` is `"claimed"` (this worker holds the item until the lease runs out), `"done"` (the item is in the
-    filter) or `"busy"` (another worker holds it, or `is_own`); after a call `"released"` or `"lost"`.
-
-    As a context manager a claim commits at a clean end of the block, and releases the item after an
-    exception.  If the item is not held it does neither, so test the claim first:
-    ``with f.claim(x) as claim: if claim: ...``.  A block that ends cleanly without a look at the truth or
-    `state` of a claim that is not held raises `ClaimUncheckedError`.
-
-    A claim pickles with its filter, and another process may commit it.  A filter that was given a client
-    pickles without it; then hand on the `token`, for `from_token`.
-    """
+    """The base of the claims of both kinds of filters: everything that sends nothing."""
 
     def __init__(self, seen: Any, state: ClaimState, *, renew: bool = False) -> None:
         self._filter = seen

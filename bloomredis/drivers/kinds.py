@@ -1,34 +1,28 @@
-"""The public classes over synchronous clients."""
+# Made from aio_kinds.py by `make generate`: change that file instead.
+"""The public classes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Self, Unpack, cast
 
-from bloomredis.drivers.binding import documented
+from bloomredis.drivers.binding import constructor
 from bloomredis.drivers.connections.clients import SyncClient, SyncClients
 from bloomredis.drivers.connections.urls import addresses
-from bloomredis.drivers.constructors import (
-    CountingConstructor,
-    PlainConstructor,
-    RotatingConstructor,
-    ScalingConstructor,
-    ShardedConstructor,
-)
 from bloomredis.drivers.filters import Filter
 from bloomredis.drivers.lifecycle import Adopting, Expiring
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.kinds.counting import CountingOperations
-from bloomredis.operations.kinds.partitioned import PartitionedOperations
+from bloomredis.operations.kinds.partitioned import PartitionedOperations, operations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.rotating import RotatingOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
+from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
-    Options,
     PlainOptions,
     PlainParameters,
     RotatingParameters,
@@ -40,8 +34,7 @@ from bloomredis.operations.whole.snapshot import LocalFilter
 from bloomredis.stored.module.filter import other_layout
 
 
-@documented(Options)
-class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
+class BloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter in one key of a Redis or Valkey server.
 
     Of any number of concurrent `add(x)`, in any number of threads, processes and machines, exactly one gets
@@ -58,23 +51,47 @@ class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Expir
         is then blocked.  Or a layout from `bloomredis.compat`, for a bitmap that another system writes too:
         such a bitmap has no header, so the layout states its size, and its loss cannot be detected.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
-    :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
-    :param on_full: the reaction to more items than `capacity`.  `"warn"` logs one warning.  `"raise"` raises
-        `FilterFullError` from each call that would add, and adds nothing.  A callable is called with that
-        error once, before a call that would add, and may raise it.  This object counts its own items at
-        once, and reads the count that includes other clients' items once a second.
+    :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.  The
+        default is False.
+    :param on_full: the reaction to more items than `capacity`.  `"warn"` (the default) logs one warning.
+        `"raise"` raises `FilterFullError` from each call that would add, and adds nothing.  A callable is
+        called with that error once, before a call that would add, and may raise it.  This object counts its
+        own items at once, and reads the count that includes other clients' items once a second.
     :param local_cache: keep a copy of the filter in this process (as large as the filter).  If all bits of an
         item are set in the copy, answer without the server, which is right while the filter keeps its
-        generation; otherwise ask the server.
-    :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
-        `add` may answer "already there" although the filter was cleared, evicted or lost.  If the server
-        comes back with an older state of the filter, the copy still has the items that the server has lost.
+        generation; otherwise ask the server.  The default is False.
+    :param local_cache_check: seconds (or a timedelta) until the generation is checked again, by default 1.
+        For that long `add` may answer "already there" although the filter was cleared, evicted or lost.  If
+        the server comes back with an older state of the filter, the copy still has the items that the server
+        has lost.
+    :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
+        `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
+        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
+        returns, this object goes on as with `"recreate"`.
+    :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
+        into "already there".  The default is True.
+    :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
+        threads other than the main one (None means False).
+    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
+        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
+        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
+        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
+    :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
+        fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
+    :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
+    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
+        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
     _operations: PlainOperations | PartitionedOperations
     _stored_operations = PlainOperations
     _OPTIONS = frozenset(PlainOptions.__annotations__)
+
+    @constructor(PlainOperations, PlainParameters)
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+        super().__init__(client, operations(name, **parameters))
 
     def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
         """Return the filter with another name in the same layout; nothing is sent.
@@ -132,8 +149,7 @@ class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Expir
         return self._run(self._operations.snapshot())
 
 
-@documented(Options)
-class ScalingBloomFilter(ScalingConstructor[SyncClient, I], Filter[I], Expiring, Adopting[I]):
+class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     """A Bloom filter that grows by itself, so that the number of items need not be known.
 
     The first layer has room for `capacity` items.  When a layer is full, the filter adds another one with
@@ -151,16 +167,38 @@ class ScalingBloomFilter(ScalingConstructor[SyncClient, I], Filter[I], Expiring,
     :param name: the key of the record; layers are `{name}:layer:0`, ...
     :param capacity: number of items that the first layer is sized for.
     :param error_rate: the false-positive rate of all layers together, strictly between 0 and 1.
-    :param expansion: room of a layer divided by that of the layer before, at least 1.  No layer is larger
-        than a key can be (512 MB).
+    :param expansion: room of a layer divided by that of the layer before, at least 1, by default 2.  No layer
+        is larger than a key can be (512 MB).
     :param tightening_ratio: error rate of a layer divided by that of the layer before, strictly between 0 and
-        1.  A larger ratio saves memory if there are many layers.
-    :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).
+        1, by default 0.5.  A larger ratio saves memory if there are many layers.
+    :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).  None means blocked.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
+        `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
+        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
+        returns, this object goes on as with `"recreate"`.
+    :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
+        into "already there".  The default is True.
+    :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
+        threads other than the main one (None means False).
+    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
+        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
+        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
+        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
+    :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
+        fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
+    :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
+    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
+        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
     _stored_operations = ScalingOperations.from_server
+
+    @constructor(ScalingOperations, ScalingParameters)
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
+        super().__init__(client, ScalingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
@@ -168,8 +206,7 @@ class ScalingBloomFilter(ScalingConstructor[SyncClient, I], Filter[I], Expiring,
         return cls(addresses(url), name, **parameters)
 
 
-@documented(Options)
-class RotatingBloomFilter(RotatingConstructor[SyncClient, I], Filter[I]):
+class RotatingBloomFilter(Filter[I]):
     """A Bloom filter that forgets: an item is in it if it was seen within the last `window`.
 
     An item that was added is found for at least `window`, and for at most `window` plus one slice
@@ -186,13 +223,35 @@ class RotatingBloomFilter(RotatingConstructor[SyncClient, I], Filter[I]):
         expire.
     :param error_rate: the false-positive rate with `capacity` items in a window, however unevenly they come.
     :param window: seconds (or a timedelta) for which an item is found at least.
-    :param slices: number of slices of the window, 1 to 64.  More slices forget more exactly, and cost more.
-        A slice must be 100 ms or longer.
-    :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).
+    :param slices: number of slices of the window, 1 to 64, by default 4.  More slices forget more exactly,
+        and cost more.  A slice must be 100 ms or longer.
+    :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).  None means blocked.
+    :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
+        `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
+        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
+        returns, this object goes on as with `"recreate"`.
+    :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
+        into "already there".  The default is True.
+    :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
+        threads other than the main one (None means False).
+    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
+        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
+        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
+        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
+    :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
+        fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
+    :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
+    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
+        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
     _stored_operations = RotatingOperations.from_server
+
+    @constructor(RotatingOperations, RotatingParameters)
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
+        super().__init__(client, RotatingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
@@ -200,8 +259,7 @@ class RotatingBloomFilter(RotatingConstructor[SyncClient, I], Filter[I]):
         return cls(addresses(url), name, **parameters)
 
 
-@documented(Options)
-class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
+class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that a cluster spreads over its nodes.
 
     Each item belongs to one shard, so of any number of concurrent `add(x)` exactly one gets True, as with
@@ -221,11 +279,33 @@ class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[
         0.25 to 0.5 ms a megabyte: more shards block it for less time, and make batches slower.
     :param layout: `"blocked"` (faster calls) or `"classic"` (up to 14% less memory).  None takes the stored
         layout; a new filter is then blocked.
-    :param seed: seed of the hash that picks the shard.  None takes the stored seed; a new filter then has
-        the default.
+    :param seed: seed of the hash that picks the shard.  None takes the stored seed; a new filter then has the
+        default.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
+        `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
+        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
+        returns, this object goes on as with `"recreate"`.
+    :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
+        into "already there".  The default is True.
+    :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
+        threads other than the main one (None means False).
+    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
+        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
+        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
+        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
+    :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
+        fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
+    :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
+    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
+        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
+
+    @constructor(ShardedOperations, ShardedParameters)
+    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
+        super().__init__(client, ShardedOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ShardedParameters[I]]) -> Self:
@@ -233,8 +313,7 @@ class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[
         return cls(addresses(url), name, **parameters)
 
 
-@documented(Options)
-class CountingBloomFilter(CountingConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
+class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added.
 
     Every `add(x)` counts, even if the item is in the filter already: an item that was added twice stays until
@@ -259,11 +338,33 @@ class CountingBloomFilter(CountingConstructor[SyncClient, I], Filter[I], Queuein
         must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
+        `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
+        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
+        returns, this object goes on as with `"recreate"`.
+    :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
+        into "already there".  The default is True.
+    :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
+        threads other than the main one (None means False).
+    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
+        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
+        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
+        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
+    :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
+        fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
+    :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
+    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
+        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
     _operations: CountingOperations
     _stored_operations = CountingOperations
+
+    @constructor(CountingOperations, CountingParameters)
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
+        super().__init__(client, CountingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:

@@ -1,4 +1,5 @@
-"""Operations on a whole filter over synchronous clients: save, restore, copy, merge, adopt, expire."""
+# Made from aio_lifecycle.py by `make generate`: change that file instead.
+"""Operations on a whole filter: save, restore, copy, merge, adopt, expire."""
 
 from __future__ import annotations
 
@@ -123,7 +124,8 @@ class Portable(Driven, Generic[I]):
     def _source(self, other: Portable[I] | LocalFilter[I]) -> union.MergeSource:
         transfer.stored_of(self._operations)
         if isinstance(other, LocalFilter):
-            return union.local_source(other, union.local_pieces(other))
+            pieces = union.local_pieces(other)
+            return union.local_source(other, pieces)
         check_same_class(self, other)
         return other._as_source(self._client)  # noqa: SLF001 - of the same class
 
@@ -131,7 +133,8 @@ class Portable(Driven, Generic[I]):
         parts = self._run(reading.read_parts(transfer.stored_of(self._operations)))
 
         def pieces(part: Part) -> Iterator[list[bytes]]:
-            return (self._run(parts.read(part, run)) for run in reading.byte_ranges(part))
+            for run in reading.byte_ranges(part):
+                yield self._run(parts.read(part, run))
 
         return union.stored_source(parts, pieces, share_node(self._client, for_client))
 

@@ -1,3 +1,4 @@
+# Made from aio_queueing.py by `make generate`: change that file instead.
 """Calls queued on a caller's pipeline."""
 
 from __future__ import annotations

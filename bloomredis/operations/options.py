@@ -1,7 +1,8 @@
 """Parameters of the public classes: their types, their defaults, their checks.
 
-The typed dictionaries are for functions that pass parameters on, such as `from_url` and `open`.  The
-constructors in `drivers.constructors` have the same parameters, with their defaults.
+A typed dictionary describes each parameter once.  Editors show that text where a caller writes the
+parameter, and `make generate` copies it into the docstrings of the public classes, for `help()`.  The
+operations have the defaults.
 """
 
 from __future__ import annotations
@@ -39,13 +40,31 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     """Parameters of every class."""
 
     on_lost: OnLost
+    """The reaction to the loss or replacement of the filter that this object has used.  `"raise"` (the
+    default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the filter stored now, or
+    with a new one.  A callable is called with the error and may raise it; if it returns, this object goes on
+    as with `"recreate"`."""
     retry_safe: bool
+    """Let a retry return the answer of the first execution, so that a lost reply never turns into "already
+    there".  The default is True."""
     encode: Callable[[I], bytes] | None
+    """Turns an item into bytes, for items that are not str, bytes or int."""
     coalesce: bool | None
+    """Let concurrent calls share round trips: calls of asyncio tasks (None means True), or of threads other
+    than the main one (None means False)."""
     keep_connection: bool | None
+    """Send scripts over a connection of the client's pool directly, bypassing the client's per-call overhead,
+    which is larger than the call itself.  The client's limits and retries still apply.  None does so unless
+    something else could notice, such as a subclass, instrumentation, a blocking pool or a cluster.  True
+    raises ValueError in these cases.  False never does so."""
     min_replicas: int
+    """Number of replicas that must have a write before the call returns, by default 0; with fewer it raises
+    `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key."""
     replica_timeout: Seconds
+    """Seconds (or a timedelta) to wait for the replicas, by default 1."""
     observe: Hook | None
+    """A hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.  None takes the
+    hook of the process, if there is one."""
 
 
 Common = CommonParameters[Any]
@@ -56,83 +75,112 @@ class PlainOptions(CommonParameters[I], total=False):
     """Parameters of `BloomFilter` that are not stored."""
 
     on_full: OnFull
+    """The reaction to more items than `capacity`.  `"warn"` (the default) logs one warning.  `"raise"` raises
+    `FilterFullError` from each call that would add, and adds nothing.  A callable is called with that error
+    once, before a call that would add, and may raise it.  This object counts its own items at once, and reads
+    the count that includes other clients' items once a second."""
     local_cache: bool
+    """Keep a copy of the filter in this process (as large as the filter).  If all bits of an item are set in
+    the copy, answer without the server, which is right while the filter keeps its generation; otherwise ask
+    the server.  The default is False."""
     local_cache_check: Seconds
+    """Seconds (or a timedelta) until the generation is checked again, by default 1.  For that long `add` may
+    answer "already there" although the filter was cleared, evicted or lost.  If the server comes back with an
+    older state of the filter, the copy still has the items that the server has lost."""
 
 
 class PlainParameters(PlainOptions[I], total=False):
     """Parameters of `BloomFilter`."""
 
     capacity: int | None
+    """Number of items that the filter is sized for.  With `capacity` and `error_rate`, the first call creates
+    a missing filter and checks a stored one; without them the filter must exist."""
     error_rate: float | None
+    """The false-positive rate at `capacity`, strictly between 0 and 1."""
     layout: AnyLayout | None
+    """`"blocked"` (faster calls), `"classic"` (up to 14% less memory) or `"module"` (a key of the server's
+    own Bloom filter module, which grows by itself).  None takes the stored layout; a new filter is then
+    blocked.  Or a layout from `bloomredis.compat`, for a bitmap that another system writes too: such a bitmap
+    has no header, so the layout states its size, and its loss cannot be detected."""
     ttl: Seconds | None
+    """Seconds (or a timedelta) from creation until the filter expires; None for never."""
     refresh_ttl: bool
+    """Let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.  The default is False."""
 
 
 class CountingParameters(CommonParameters[I], total=False):
     """Parameters of `CountingBloomFilter`."""
 
     capacity: int | None
+    """Number of different items that the filter is sized for.  With `capacity` and `error_rate`, the first
+    call creates a missing filter and checks a stored one; without them the filter must exist."""
     error_rate: float | None
+    """The false-positive rate at `capacity`, strictly between 0 and 1."""
     ttl: Seconds | None
+    """Seconds (or a timedelta) from creation until the filter expires; None for never."""
 
 
 class ScalingParameters(CommonParameters[I], total=False):
     """Parameters of `ScalingBloomFilter`."""
 
     capacity: Required[int]
+    """Number of items that the first layer is sized for."""
     error_rate: Required[float]
+    """The false-positive rate of all layers together, strictly between 0 and 1."""
     expansion: int
+    """Room of a layer divided by that of the layer before, at least 1, by default 2.  No layer is larger than
+    a key can be (512 MB)."""
     tightening_ratio: float
+    """Error rate of a layer divided by that of the layer before, strictly between 0 and 1, by default 0.5.  A
+    larger ratio saves memory if there are many layers."""
     layout: OwnLayout | None
+    """`"blocked"` (faster calls) or `"classic"` (less memory).  None means blocked."""
     ttl: Seconds | None
+    """Seconds (or a timedelta) from creation until the filter expires; None for never."""
 
 
 class RotatingParameters(CommonParameters[I], total=False):
     """Parameters of `RotatingBloomFilter`."""
 
     capacity: Required[int]
+    """Number of items added within any window.  With more items the error rate grows in proportion.  With 255
+    layers, an add that needs another one raises `FilterFullError`, until some expire."""
     error_rate: Required[float]
+    """The false-positive rate with `capacity` items in a window, however unevenly they come."""
     window: Required[Seconds]
+    """Seconds (or a timedelta) for which an item is found at least."""
     slices: int
+    """Number of slices of the window, 1 to 64, by default 4.  More slices forget more exactly, and cost more.
+    A slice must be 100 ms or longer."""
     layout: OwnLayout | None
+    """`"blocked"` (faster calls) or `"classic"` (less memory).  None means blocked."""
 
 
 class ShardedParameters(CommonParameters[I], total=False):
     """Parameters of `ShardedBloomFilter`."""
 
     capacity: int | None
+    """Number of items that the filter is sized for.  With `capacity` and `error_rate`, the first call creates
+    a missing filter and checks a stored one; without them the filter must exist."""
     error_rate: float | None
+    """The false-positive rate at `capacity`, strictly between 0 and 1."""
     shards: int | None
+    """Number of shards, 1 to 4,096.  None takes the stored number; a new filter then gets 16, or more if a
+    shard would be larger than 128 MB.  One script creates a shard and blocks its server for 0.25 to 0.5 ms a
+    megabyte: more shards block it for less time, and make batches slower."""
     layout: OwnLayout | None
+    """`"blocked"` (faster calls) or `"classic"` (up to 14% less memory).  None takes the stored layout; a new
+    filter is then blocked."""
     seed: int | None
+    """Seed of the hash that picks the shard.  None takes the stored seed; a new filter then has the
+    default."""
     ttl: Seconds | None
+    """Seconds (or a timedelta) from creation until the filter expires; None for never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options that every class has.
-
-    :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
-        `"raise"` raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the filter stored
-        now, or with a new one.  A callable is called with the error and may raise it; if it returns, this
-        object goes on as with `"recreate"`.
-    :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
-        into "already there".
-    :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
-        threads other than the main one (None means False).
-    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
-        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
-        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
-        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
-    :param min_replicas: number of replicas that must have a write before the call returns; with fewer it
-        raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
-    :param replica_timeout: seconds (or a timedelta) to wait for the replicas.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
-    """
+    """The parameters of `CommonParameters`, checked."""
 
     on_lost: OnLost = "raise"
     retry_safe: bool = True

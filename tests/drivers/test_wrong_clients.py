@@ -65,7 +65,7 @@ def test_a_mock_is_a_client(module: Any, client: Any) -> None:
 def test_numbers_are_keywords(any_client: redis.Redis) -> None:
     """The error names the keywords."""
     with pytest.raises(TypeError, match=r"BloomFilter\(\): .* capacity=1000, error_rate=0\.01"):
-        BloomFilter(any_client, "seen", 1000, 0.01)  # type: ignore[call-arg]  # tested on purpose
+        BloomFilter(any_client, "seen", 1000, 0.01)  # type: ignore[call-arg, arg-type]  # tested on purpose
 
 
 def test_a_decorator_without_brackets(any_client: redis.Redis) -> None:

@@ -46,7 +46,7 @@ seen.claim("a", owner=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgu
 seen.commit_many(["a"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 # Parameters.
 BloomFilter(client, "seen", capcity=1_000)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-BloomFilter(client, "seen", 1_000, 0.01)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+BloomFilter(client, "seen", 1_000, 0.01)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
 BloomFilter(client, "seen", capacity="many", error_rate=0.01)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter(client, "seen", window=60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 BloomFilter(client, b"seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -53,25 +53,50 @@ class FilterInfo:
     """
 
     name: str
+    """The filter's key."""
     layout: str
+    """`"blocked"`, `"classic"`, `"module"`, or the name of another system's layout."""
     capacity: int
+    """Number of items that the filter is sized for.  For a scaling filter, the number that its layers hold;
+    this is less than the constructor's `capacity` if one key cannot hold so many and further layers are not
+    needed yet."""
     error_rate: float
+    """The false-positive rate at `capacity`."""
     num_bits: int
+    """Number of bits of the filter; for a counting filter the number of counters."""
     num_hashes: int
+    """Number of bits that an item sets."""
     size_bytes: int
+    """Number of bytes stored."""
     count: int
+    """Exact number of items that were new when they were added.  For a counting filter, adds minus removals;
+    for a bitmap of another system, the estimate."""
     fill_ratio: float
+    """The share of bits that are set, or of counters that are not 0."""
     approximate_count: int
+    """Number of different items, estimated from `fill_ratio`."""
     estimated_error_rate: float
+    """The false-positive rate to expect now."""
     ttl: float | None
+    """Seconds left to live; None if the filter does not expire."""
     generation: str
+    """A hexadecimal text that changes whenever the filter is created or cleared; empty for a bitmap of
+    another system."""
     created_at: datetime | None
+    """An aware datetime by the server's clock; None for a bitmap of another system."""
     layers: tuple[FilterInfo, ...] = ()
+    """The info of each layer, the newest first; empty for a filter in one key."""
     window: float | None = None
+    """Seconds for which a rotating filter finds an item at least; None for other classes."""
     slices: int | None = None
+    """Number of slices of the window; None for other classes."""
     expansion: int | None = None
+    """Room of a layer of a scaling filter divided by that of the layer before; None for other classes."""
     tightening_ratio: float | None = None
+    """Error rate of a layer of a scaling filter divided by that of the layer before; None for other
+    classes."""
     shards: int | None = None
+    """Number of shards of a sharded filter; None for other classes."""
 
 
 def local_parameters(head: Header | None, layout: ForeignLayout | None) -> dict[str, object]:
