@@ -50,7 +50,7 @@ from bloomredis.protocol.replies import (
 from bloomredis.protocol.steps import Op, Outcome, Reply
 from bloomredis.stored.state.base import UNBOUNDED, Arguments, Stored
 from bloomredis.stored.state.handle import IN_BLOCKS, Handle, Layer, LayoutChanged
-from bloomredis.stored.state.item_calls import Add, Contains, ContainsByReading
+from bloomredis.stored.state.item_calls import Add, AddKind, Contains, ContainsByReading
 
 T = TypeVar("T")
 Name = tuple[str] | tuple[()]
@@ -82,7 +82,7 @@ class Membership:
         capacity_watch: CapacityWatch | None = None,
     ) -> None:
         self._change = change
-        self._change_key = change.verb, change.form
+        self._kind: AddKind | None = None
         self._replicas = replicas
         self._stored = stored
         self._sessions = sessions
@@ -144,8 +144,11 @@ class Membership:
         """Return the call that tests packed items."""
         return self._stored.new_test(handle, items, packed, replicas=self._replicas)
 
-    def new_add(self, handle: Handle, items: Encoded, packed: bytes) -> Add:
-        """Return the call that adds packed items; the caller must send it at once."""
+    def new_add(self, handle: Handle, items: Encoded, packed: bytes, sent: float | None = None) -> Add:
+        """Return the call that adds packed items; the caller must send it at once.
+
+        :param sent: the time, if the caller knows it.
+        """
         stored, session = self._stored, None
         if stored.only_read:
             stored.check_writable()
@@ -153,8 +156,12 @@ class Membership:
             sessions = self._sessions.free
             session = sessions.pop() if sessions else self._sessions.take()
             session.next_call(crc32(packed, handle.check))
-        script = handle.scripts.get(self._change_key) or stored.variant(self._change, handle)
-        call = Add(script, handle, session, packed, items=items, sent=clock.now())
+        kind = self._kind
+        if kind is None or kind[0] is not handle:
+            script = stored.variant(self._change, handle)
+            frame = handle.make_frame(script, *((1, 2) if self._retry_safe else (0, 1)))
+            kind = self._kind = handle, script, frame
+        call = Add(kind, session, items, packed, clock.now() if sent is None else sent)
         if not stored.is_one_bitmap:
             call.ends_early = True
         if stored.wait is not None:
@@ -197,7 +204,7 @@ class Membership:
             try:
                 if token is not None or (pending.items and pending.find(item, handle.generation)):
                     return (yield from self._add_pending(handle, packed, item, token)) == 1
-                return (yield from self._add(handle, (item,), packed)) == 1
+                return (yield from self._add(handle, (item,), packed, now)) == 1
             except LayoutChanged:
                 rounds = yield from next_round(rounds, self._stored.name, len(handle.extra))
 
@@ -272,12 +279,20 @@ class Membership:
                 at = len(answers)
                 answers += flags_of((yield from self._add(handle, items[at:stop], pack_range(at, stop))))
 
-    def _add(self, handle: Handle, items: Encoded, packed: bytes, *, elsewhere: bool = False) -> Op[Flags]:
+    def _add(
+        self,
+        handle: Handle,
+        items: Encoded,
+        packed: bytes,
+        sent: float | None = None,
+        *,
+        elsewhere: bool = False,
+    ) -> Op[Flags]:
         """Add packed items in one script; without a reliable reply they become pending.
 
         :param elsewhere: the call was moved to a new session because of a clone; it is not moved again.
         """
-        call = self.new_add(handle, items, packed)
+        call = self.new_add(handle, items, packed, sent)
         outcome: Outcome
         try:
             outcome = yield call
