@@ -38,6 +38,12 @@ class Memory:
         self._winners = [call for call in self._answered if call.answer]
         self._at_least = history.plan.remembered - GRAIN
         self._at_most = history.plan.remembered * (1 + 1 / SLICES) + GRAIN
+        # An answer is forgotten with its item: the retry of the first add may then find that of another.
+        self._late = [
+            call
+            for call in self._answered
+            if not call.answer and call.end - self._begun(call) >= self._at_least
+        ]
 
     def _begun(self, call: Call) -> float:
         """Return the earliest time that a call's answer may be about."""
@@ -76,7 +82,7 @@ class Memory:
         about = self._history.possible(call)
         before = [
             each
-            for each in (*self._winners, *self._unanswered)
+            for each in (*self._winners, *self._unanswered, *self._late)
             if self._begun(each) < call.end and meet(about, self._history.generations(each))
         ]
         latest = max((self._latest(each) for each in before), default=-math.inf)

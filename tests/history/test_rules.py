@@ -190,12 +190,23 @@ KEPT: dict[str, History] = {
     ),
     "added by one without an answer": History(ROTATING, [add(0, **UNKNOWN), add(1, False, owner="other")]),
     "new after a loss": History(ROTATING, [add(0.8, True), add(1.2, True)], LOSS),
+    "added by one whose retry came after a window": History(
+        ROTATING,
+        [
+            add(0, False, end=REMEMBERED + 0.2),
+            call("contains", 0.5, True),
+            add(REMEMBERED, True, owner="other"),
+        ],
+    ),
 }
 FORGOTTEN: dict[str, History] = {
     "two winners within": History(ROTATING, [add(0, True), add(0.5, True)]),
     "false negative": History(ROTATING, [add(0, True), call("contains", 0.5, False)]),
     "already there, and nobody added it within": History(ROTATING, [add(0, True), add(1.5, False)]),
     "nobody added it": History(ROTATING, [call("contains", 0, True)]),
+    "already there, and nobody added": History(
+        ROTATING, [add(0, False, end=REMEMBERED / 2), call("contains", 0.5, True)]
+    ),
 }
 
 
