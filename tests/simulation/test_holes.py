@@ -14,7 +14,7 @@ FIRST = {
     "answers-not-kept": 2400,
     "batches-not-kept": 2400,
     "cache-learns-for-newest": 2400,
-    "record-revived": 3900,
+    "record-revived": 6100,
     "refusal-proves": 800,
     "stale-drops": 700,
 }
