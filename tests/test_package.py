@@ -128,7 +128,8 @@ def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
     command = ["make", "--dry-run", "--no-print-directory", "demo", f"VENV={tmp_path}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     installed = re.findall(r"pip install --quiet (.*)", done.stdout)
-    assert installed == ["--upgrade pip", "--editable '.[embedded,cli]'"]
+    versions = "--constraint constraints/test.txt"
+    assert installed == ["--upgrade pip", f"{versions} --editable '.[embedded,cli]'"]
 
 
 @pytest.mark.parametrize("kind", ["wheel", "sdist", "editable"])
