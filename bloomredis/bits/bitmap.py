@@ -7,9 +7,9 @@ from typing import Final
 
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.blocked import Blocked
-from bloomredis.bits.derived import derived
 from bloomredis.bits.hashing import HASHED_AT_ONCE
 from bloomredis.bits.layout import Layout
+from bloomredis.derived import derived
 
 _COUNTED_BYTES: Final = 1 << 20  # bytes to count at a time
 _MASKS: Final = tuple(0x80 >> bit for bit in range(8))

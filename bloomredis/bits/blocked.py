@@ -28,10 +28,10 @@ from bloomredis.bits.block_hashing import (
     packed,
     picks,
 )
-from bloomredis.bits.derived import derived
 from bloomredis.bits.encoding import Item
 from bloomredis.bits.hashing import HASHED_AT_ONCE, Digests
 from bloomredis.bits.limits import BLOCK_BITS
+from bloomredis.derived import derived
 
 FEWEST_OF_NUMPY: Final = 14
 """The smallest batch that numpy packs faster than a loop, because of the overhead of numpy's calls."""

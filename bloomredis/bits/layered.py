@@ -22,8 +22,8 @@ from bloomredis.bits.block_hashing import (
 )
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic
-from bloomredis.bits.derived import derived
 from bloomredis.bits.limits import BLOCK_BITS
+from bloomredis.derived import derived
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,14 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
+from bloomredis.derived import derived
 from bloomredis.protocol.forms import Form, anything
 from bloomredis.protocol.steps import Reply
 
@@ -70,13 +71,13 @@ class Script(Generic[R_co]):
     form: Form[R_co]
     variant: Variant = ()
 
-    @cached_property
+    @derived
     def text(self) -> str:
         """The text that the server gets; `FileNotFoundError` if there is no such script."""
         text = assemble(self.verb, self.variant, readable=False)
         return with_short_names(text) if self.variant else text
 
-    @cached_property
+    @derived
     def sha(self) -> str:
         """The SHA-1 that EVALSHA names the script by."""
         return sha1(self.text.encode(), usedforsecurity=False).hexdigest()

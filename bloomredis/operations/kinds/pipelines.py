@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from functools import cached_property
 from typing import Final, Protocol
 from zlib import crc32
 
+from bloomredis.derived import derived
 from bloomredis.operations.items.membership import ADD
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.protocol.forks import register_after_fork
@@ -117,7 +117,7 @@ def _queue(pipe: AnyPipeline) -> object:
 class Queueing(FilterOperations):
     """Operations queued on a caller's pipeline, for filters whose keys never change."""
 
-    @cached_property
+    @derived
     def _pipelines(self) -> Pipelines:
         return Pipelines(self.sessions)
 
