@@ -46,6 +46,7 @@ class Failures:
         if self._patience < 0:
             raise ValueError(f"BLOOMREDIS_PATIENCE must be 0 seconds or more, not {self._patience}")
         self._since: float | None = None  # when the filter stopped answering
+        self._latest = 0.0  # when a call failed last
         self._is_met = False
         self.is_closing = False
         crawler.signals.connect(self._idle, signals.spider_idle)
@@ -55,17 +56,21 @@ class Failures:
         """True from the first error to the next answer."""
         return self._since is not None
 
-    def succeed(self) -> None:
-        """Record that the filter answers."""
-        self._since = None
-        self._is_met = False
+    def succeed(self, begun: float) -> None:
+        """Record that the filter answered a call, unless another call failed after this one began.
+
+        :param begun: when the call began, as `time.monotonic` says it.
+        """
+        if begun > self._latest:
+            self._since = None
+            self._is_met = False
 
     def pause(self, error: bloomredis.BloomError) -> float | None:
         """Return the seconds until the failed call is retried; None to give up.
 
         All calls share one waiting time, which begins with the first error.
         """
-        now = time.monotonic()
+        self._latest = now = time.monotonic()
         if self._since is None:
             self._since = now
             if may_pass(error) and self._patience:
@@ -237,6 +242,7 @@ class Batch:
         self._tokens: list[str | None] = [request.meta.pop(_TOKEN, None) for request in requests]
         self._answers: list[bool] = []
         self._earlier: list[str] = []  # unmarked items in the last call
+        self._begun = 0.0  # when the last call began
         self.made: set[str] = set()  # items that were made unmarked, and marked by a batch beside this one
         self.is_in_doubt = False
         """True if a call without an outcome may have marked the items that have no answer."""
@@ -256,6 +262,7 @@ class Batch:
         Unmarked items come first once the filter answers again.  An item of an earlier call is asked about
         alone, with its token.
         """
+        self._begun = time.monotonic()
         self._earlier = self._unmarked()
         at = len(self._answers)
         if not self._earlier and self._tokens[at] is not None:
@@ -264,8 +271,12 @@ class Batch:
         return seen.add_many(self._earlier + self._items[at : next(with_token, None)])
 
     def answered(self, answers: bool | list[bool]) -> None:  # noqa: FBT001 - as `ask` returns it
-        """Take the answers to these items, or to the first of them."""
-        answers = [answers] if isinstance(answers, bool) else answers
+        """Take the answers of a call."""
+        self._marks.failures.succeed(self._begun)
+        self._take([answers] if isinstance(answers, bool) else answers)
+
+    def _take(self, answers: list[bool]) -> None:
+        """Take the answers to the items of a call, or to the first of them."""
         self._marks.marked(self._earlier[: len(answers)])
         self._answers += answers[len(self._earlier) :]
         del self._earlier[: len(answers)]
@@ -273,7 +284,7 @@ class Batch:
     def note(self, error: bloomredis.BloomError) -> None:
         """Take the answers and the tokens of an interrupted call."""
         if isinstance(error, bloomredis.BatchInterruptedError):
-            self.answered(error.results)
+            self._take(error.results)
             for at, token in enumerate(error.tokens[len(self._earlier) :], len(self._answers)):
                 self._tokens[at] = token or self._tokens[at]
 
@@ -284,7 +295,7 @@ class Batch:
         """
         self.note(error)
         if getattr(error, "final", False):
-            self.answered([True])
+            self._take([True])
             return 0.0
         pause = self._marks.failures.pause(error)
         if pause is None:
@@ -293,8 +304,6 @@ class Batch:
 
     def new(self) -> list[Any]:
         """Return the requests that are to be made."""
-        if self._answers and not self.has_next:
-            self._marks.failures.succeed()
         answers = dict(enumerate(self._answers))
         pairs = enumerate(zip(self._requests, self._items, strict=True))
         return [

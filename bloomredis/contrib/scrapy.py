@@ -352,6 +352,7 @@ class ClaimWhileDownloading:
     async def _claim(self, item: str) -> Any:
         """Return a claim; None if the filter does not answer."""
         while True:
+            begun = time.monotonic()
             try:
                 if self._unmarked:
                     await self._mark()
@@ -362,7 +363,7 @@ class ClaimWhileDownloading:
                     return None
                 await asyncio.sleep(pause)
             else:
-                self._failures.succeed()
+                self._failures.succeed(begun)
                 return claim
 
     async def _mark(self) -> None:
@@ -405,10 +406,11 @@ class ClaimWhileDownloading:
             (self._unmarked.add if is_final else self._unclaimed.discard)(item)
             return
         while True:
+            begun = time.monotonic()
             try:
                 await (claim.commit() if is_final else claim.release())
             except bloomredis.ClaimLostError:
-                self._failures.succeed()
+                self._failures.succeed(begun)
                 self._stats.inc_value("bloomredis/lost")
                 return
             except bloomredis.BloomError as error:
@@ -420,7 +422,7 @@ class ClaimWhileDownloading:
                     return
                 await asyncio.sleep(pause)
             else:
-                self._failures.succeed()
+                self._failures.succeed(begun)
                 if is_final:
                     self._marked.add(item)
                 return

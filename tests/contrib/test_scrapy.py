@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -275,10 +276,37 @@ def test_a_request_made_without_the_server_is_not_made_by_a_late_answer(any_serv
         late.answered(await late.ask(middleware.seen))
         assert failed.failed(ConnectionFailedError("away")) is None
         assert len(failed.new()) == 1
-        middleware._marks.failures.succeed()
+        middleware._marks.failures.succeed(time.monotonic())
         marking.answered(await marking.ask(middleware.seen))
         assert middleware._marks.passed == {}
         assert (late.new(), marking.new()) == ([], [])
+
+    asyncio.run(run())
+
+
+def test_an_answer_from_before_an_outage_does_not_end_it(
+    any_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The crawl warns once, until a call that began after the failures is answered."""
+    more = {"BLOOMREDIS_ON_ERROR": "new", "BLOOMREDIS_PATIENCE": 0}
+
+    async def run() -> None:
+        middleware = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, **more))
+        marks = middleware._marks
+        early, first, second, later = (
+            Batch(marks, [Request(f"https://example.org/{number}")]) for number in range(4)
+        )
+        answers = await early.ask(middleware.seen)
+        for failing in (first, second):
+            assert failing.failed(ConnectionFailedError("away")) is None
+            early.answered(answers)
+            assert len(early.new()) == 1
+            assert marks.failures.is_away
+        assert caplog.text.count("count as new") == 1
+        later.answered(await later.ask(middleware.seen))
+        assert not marks.failures.is_away
+        assert second.failed(ConnectionFailedError("away again")) is None
+        assert caplog.text.count("count as new") == 2
 
     asyncio.run(run())
 
