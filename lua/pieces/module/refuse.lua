@@ -1,1 +1,1 @@
-local refusal = check_markers(key, identity)
+local refusal = check_markers(key, identity) or error_reply(BAD_ITEMS)
