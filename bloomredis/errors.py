@@ -41,7 +41,7 @@ class FilterLostError(BloomError):
 
 
 class FilterFullError(BloomError):
-    """The filter takes no more items; this call added none.
+    """The filter takes no more items; this one was not added.
 
     A `BloomFilter` with ``on_full="raise"`` holds as many items as its capacity.  A filter with layers needs
     another layer, but already has the maximum number.

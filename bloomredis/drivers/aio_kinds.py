@@ -52,10 +52,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.  The
         default is False.
-    :param on_full: the reaction to more items than `capacity`.  `"warn"` (the default) logs one warning.
-        `"raise"` raises `FilterFullError` from each call that would add, and adds nothing.  A callable is
-        called with that error once, before a call that would add, and may raise it.  This object counts its
-        own items at once, and reads the count that includes other clients' items once a second.
+    :param on_full: the reaction to a new item in a filter that has `capacity` items, whoever added them.
+        `"warn"` (the default) logs one warning, and adds the item.  `"raise"` raises `FilterFullError`; a
+        batch stops there, with `BatchInterruptedError`, and so does a claim, but never a commit.  A callable
+        is called once, with that error, before the item is added, and may raise it.
     :param local_cache: keep a copy of the filter in this process (as large as the filter).  If all bits of an
         item are set in the copy, answer without the server, which is right while the filter keeps its
         generation; otherwise ask the server.  The default is False.

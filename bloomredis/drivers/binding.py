@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.arguments import shown
 from bloomredis.drivers.connections.direct import connect_direct
@@ -309,6 +309,13 @@ def is_asyncio(client: object) -> bool:
     return inspect.iscoroutinefunction(getattr(first, "execute_command", None))
 
 
+_HINTS: Final = {
+    "too many positional": "; all but client and name are keywords: capacity=1000, error_rate=0.01",
+    "'on_full'": "; it is for a BloomFilter, of which one script counts all items",
+}
+"""What to add to the errors for wrong arguments, by a part of their text."""
+
+
 def constructor(operations: Callable[..., Operations], parameters: Any) -> Callable[[F], F]:
     """Return a decorator for a constructor, which passes its keywords on to the operations of a class.
 
@@ -340,9 +347,8 @@ def constructor(operations: Callable[..., Operations], parameters: Any) -> Calla
             try:
                 signature.bind(self, *arguments, **options)
             except TypeError as error:
-                hint = "; all but client and name are keywords: capacity=1000, error_rate=0.01"
-                given = hint if "too many positional" in str(error) else ""
-                raise TypeError(f"{type(self).__name__}(): {error}{given}") from None
+                hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
+                raise TypeError(f"{type(self).__name__}(): {error}{hint}") from None
             init(self, *arguments, **options)
 
         wrapper.__signature__ = signature  # type: ignore[attr-defined]  # `inspect` reads it

@@ -33,7 +33,7 @@ class Driven(Bound[SyncClient]):
         self._transport = client = self._connect_transport()
         self._coalesce = operations.options.coalesce is True
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
-        self._adds = threads.Threads(client, operations.add_encoded)
+        self._adds = threads.Threads(client, operations.add_shared)
         self._tests = threads.Threads(client, lambda items, _: operations.contains_encoded(items))
         self._shared = threads.sharing_calls(client).execute if self._coalesce else None
 
@@ -58,7 +58,7 @@ class AsyncDriven(Bound[AsyncClient]):
         self._transport = client = self._connect_transport()
         self._coalesce = operations.options.coalesce is not False
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
-        self._adds = tasks.Tasks(self.name, client, operations.add_encoded)
+        self._adds = tasks.Tasks(self.name, client, operations.add_shared)
         self._tests = tasks.Tasks(self.name, client, lambda items, _: operations.contains_encoded(items))
         self._shared = tasks.sharing_calls(self.name, client).execute if self._coalesce else None
 

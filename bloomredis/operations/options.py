@@ -75,10 +75,10 @@ class PlainOptions(CommonParameters[I], total=False):
     """Parameters of `BloomFilter` that are not stored."""
 
     on_full: OnFull
-    """The reaction to more items than `capacity`.  `"warn"` (the default) logs one warning.  `"raise"` raises
-    `FilterFullError` from each call that would add, and adds nothing.  A callable is called with that error
-    once, before a call that would add, and may raise it.  This object counts its own items at once, and reads
-    the count that includes other clients' items once a second."""
+    """The reaction to a new item in a filter that has `capacity` items, whoever added them.  `"warn"` (the
+    default) logs one warning, and adds the item.  `"raise"` raises `FilterFullError`; a batch stops there,
+    with `BatchInterruptedError`, and so does a claim, but never a commit.  A callable is called once, with
+    that error, before the item is added, and may raise it."""
     local_cache: bool
     """Keep a copy of the filter in this process (as large as the filter).  If all bits of an item are set in
     the copy, answer without the server, which is right while the filter keeps its generation; otherwise ask

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bloomredis.protocol.merging import make_all
 from bloomredis.protocol.steps import Call, LocalStep, Many, Op, Step
@@ -112,39 +112,6 @@ def _caught(step: Step) -> Op[object]:
         return (yield step)
     except Exception as error:
         return error
-
-
-def run_with_watch(operation: Op[T], watch: Op[None]) -> Op[T]:
-    """Run an operation together with a watch; an error of the watch closes the operation and is raised.
-
-    An operation that has returned before the error keeps its answer.
-    """
-    failed: list[Exception] = []
-
-    def watched() -> Op[None]:
-        try:
-            yield from watch
-        except Exception as error:
-            failed.append(error)
-
-    def execute(step: Step) -> Op[object]:
-        try:
-            return (yield step)
-        finally:
-            if failed:
-                raise _WatchFailed
-
-    both: tuple[Op[Any], Op[Any]] = watched(), through(operation, execute)
-    try:
-        _, answer = unless_failed((yield from gather(both)))
-    except _WatchFailed:
-        raise failed[0] from None
-    done: T = answer
-    return done
-
-
-class _WatchFailed(BaseException):
-    """Ends an operation whose watch has failed; no operation handles it, as it handles an error of a step."""
 
 
 def unless_failed(outcomes: Iterable[T | Exception]) -> list[T]:

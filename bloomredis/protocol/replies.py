@@ -75,7 +75,8 @@ _TEXTS: Final = {
     "bit offset is not an integer or out of range": "proto-max-bulk-len",  # of a string that became too long
 }
 _ADVICE: Final = {
-    "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
+    "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter; a "
+    "ScalingBloomFilter begins small",
     "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
     "NOPERM": "the user lacks a permission: docs/rights.md has the ACL rule that suffices",
     "NOAUTH": "it requires a valid user name and password: give the client the right ones, or put them into "
@@ -209,12 +210,6 @@ def digits_of(reply: Flags) -> bytes:
     return reply.encode() if isinstance(reply, str) else reply
 
 
-def new_in(reply: bytes | str) -> int:
-    """Return the number of new items in the reply of an add of several items."""
-    digits = digits_of(reply)
-    return digits.count(b"1") + digits.count(1)
-
-
 def is_answer(reply: object, most: int, least: int = 1) -> TypeGuard[Flags]:
     """Return whether a reply of add or contains has between `least` and `most` answers."""
     if isinstance(reply, str):
@@ -234,12 +229,14 @@ def checked(reply: Reply, most: int, least: int = 1) -> Flags:
 def claims_of(reply: Reply, count: int) -> tuple[str, list[str]]:
     """Return the answer to each claim, and for each busy item the text that follows about its holder.
 
+    The answers end before the first item that the filter has no room for.
+
     :raises ConnectionFailedError: the reply has another form or length.
     """
     text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
     if isinstance(text, str) and _CLAIMS.fullmatch(text):
         answers, *left = text.split(" ")
-        if len(answers) == count and answers.count("b") == len(left):
+        if 0 < len(answers) <= count and answers.count("b") == len(left):
             return answers, left
     raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {count} claims")
 

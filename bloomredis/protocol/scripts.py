@@ -36,6 +36,9 @@ R_co = TypeVar("R_co", covariant=True)
 Variant = tuple[str, ...]
 """A store and a layout: the folders of a script's pieces, the first before the second."""
 
+CAPPED: Final = "capped"
+"""The folder of pieces that let a call stop where the filter has its capacity."""
+
 COMMON: Final = "common"
 """The folder of pieces for every variant."""
 
@@ -48,11 +51,15 @@ _STORED: Final[tuple[Variant, ...]] = (
     ("bitmap", "bits"),
     ("bitmaps", "layers", "bits"),
 )
+_CAPPED: Final[tuple[Variant, ...]] = ((CAPPED, "one", "blocks"), (CAPPED, "one", "bits"))
 _VARIANTS: Final[Mapping[str, tuple[Variant, ...]]] = {
-    **dict.fromkeys(("add", "contains"), _STORED),
-    **dict.fromkeys(("claim", "commit"), (*_STORED, ("module",))),
+    "add": (*_STORED, *_CAPPED),
+    "contains": _STORED,
+    "claim": (*_STORED, ("module",), *_CAPPED, (CAPPED, "module")),
+    "commit": (*_STORED, ("module",)),
+    "module_add": ((), (CAPPED, "module")),
     "remove": (("one", "counters"),),
-    "add_count": (("one",), ("layers",), ("bitmap",), ("bitmaps",)),
+    "add_count": (("one",), ("layers",), ("bitmap",), ("bitmaps",), (CAPPED, "one")),
     "or_segment": (("one",), ("layers",), ("bitmap",)),
 }
 """The variants of each verb that has pieces."""
@@ -115,10 +122,12 @@ def load_script(verb: str, form: Form[Any] = anything, *, variant: Variant = ())
     """Return the script of a verb.
 
     :param form: parses its replies; `anything` if the caller parses them.
-    :param variant: the variant of the filter.  The verb may have one for its store, or none.
+    :param variant: the variant of the filter.  The verb may have one for its store, or none; and none that
+        is capped.
     """
     known = _VARIANTS.get(verb, ())
-    prefixes = (variant[:length] for length in range(len(variant), 0, -1))
+    folders = (variant, variant[1:]) if variant[:1] == (CAPPED,) else (variant,)
+    prefixes = (each[:length] for each in folders for length in range(len(each), 0, -1))
     return Script(verb, form, next((each for each in prefixes if each in known), ()))
 
 

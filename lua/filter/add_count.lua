@@ -6,10 +6,11 @@
 -- ARGV[2]  the number of new items; negative to correct a count that was too high
 -- ARGV[3]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
 --
--- Reply: the number that was added; at most the room of the newest of several layers
+-- Reply: the number that was added; at most the room of the newest of several layers, or of a capped filter
 
 -- include: numbers
 -- include: format
+-- include: room
 -- include: decimals
 -- include: receipts
 
@@ -24,8 +25,10 @@ if replayed then
 elseif not fit or not added then
   -- rare: refuse
   return refusal
-elseif has_ended or added > 0 and room and room < 1 then
-  return error_reply('BLOOMFULL the newest layer has no room for new items')
+end
+-- paste: limit
+if has_ended or added > 0 and room and room < 1 then
+  return error_reply(NO_ROOM)
 end
 -- paste: prepare
 added = added > 0 and math.min(added, room or added) or added

@@ -11,10 +11,11 @@
 -- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
 -- Reply: for one item 1 (new) or 0 (present); for more items a string with one such character each, which ends
--- before the first new item that the newest layer has no room for
+-- before the first new item that there is no room for
 
 -- include: numbers
 -- include: format
+-- include: room
 -- paste: names
 
 local READS, CHECKS_LENGTH = false, #KEYS > 2  -- a retry about an earlier call must not block it in vain
@@ -48,7 +49,7 @@ for item = 1, #packed, stride do
   end
 end
 if count == 0 and not again then
-  return error_reply('BLOOMFULL the newest layer has no room for new items')
+  return error_reply(NO_ROOM)
 end
 -- paste: note
 if again then

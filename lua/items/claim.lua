@@ -10,7 +10,8 @@
 --
 -- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy); then, for each busy item
 --        in order, a space and the milliseconds that its lease has left.  If the same holder has made that claim, an
---        equals sign and the last 8 bytes of its owner follow, in hexadecimal.
+--        equals sign and the last 8 bytes of its owner follow, in hexadecimal.  The string ends before the first item
+--        that a capped filter has no room for.
 --
 -- A claim takes nothing from an earlier claim of its holder by itself, and a replacement takes nothing but the claim
 -- that it names.  So a delayed copy of either changes nothing, and no order of the clients' clocks is needed.
@@ -43,10 +44,11 @@ for i = 1, count do
     if held ~= mine and (held or replaced) then
       -- rare: held
     end
+    -- paste: admit
     if not is_busy and (held ~= mine or lasts < lease) then  -- a delayed copy of a call must not shorten the lease
       call('SET', claim, mine, 'PX', lease)
     end
     answers[i] = is_busy and 'b' or 'c'
   end
 end
-return table.concat(answers) .. left
+return table.concat(answers, '', 1, count) .. left

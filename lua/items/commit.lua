@@ -15,6 +15,7 @@
 
 -- include: numbers
 -- include: format
+-- include: room
 -- paste: names
 
 local READS, CHECKS_LENGTH = false, true
@@ -76,7 +77,7 @@ for j = 1, has_receipts and #done or 0 do  -- `begin` has settled how long the r
   call('SETRANGE', KEYS[1 + count + done[j]], 0, text)
 end
 if #answers == 0 then
-  return error_reply('BLOOMFULL the newest layer has no room for new items')
+  return error_reply(NO_ROOM)
 elseif count == 1 then
   return answers[1]
 end

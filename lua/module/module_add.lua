@@ -11,7 +11,7 @@
 -- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
 -- Reply: for one item 1 (new) or 0 (present); for more items a string with one such byte each, which ends before
--- the first item that the module refused
+-- the first item that the module refused, or that a capped filter has no room for
 
 -- include: format
 
@@ -30,6 +30,7 @@ if is_one and number and receipt and not earlier_receipt then
     end
   end
   if ours then
+    -- paste: refuse_one
     local kept
     if known then
       kept = redis.pcall('GET', receipt)
@@ -60,6 +61,7 @@ end
 -- include: decimals
 -- include: answer
 -- include: receipts
+-- include: room
 
 local replayed = not earlier_receipt and not has_begun and replay(receipt, number)
 if replayed then
@@ -76,15 +78,19 @@ if earlier then
 end
 keep(receipt, number)
 
+local call, room = redis.call, nil
+-- paste: limit
+
 -- Add items one by one, since an error in a single command for all would lose the other answers.
 local function add_each()
   local items, answers = { cmsgpack.unpack(packed) }, {}
   for i = 1, #items do
+    -- paste: refuse_item
     local new = redis.pcall('BF.ADD', key, items[i])
     if type(new) == 'table' then
       return table.concat(answers), new
     end
-    answers[i] = string.char(new)
+    answers[i], room = string.char(new), room and room - new
   end
   return table.concat(answers)
 end
@@ -104,8 +110,8 @@ local function add_all()
 end
 
 -- Valkey turns a reply that contains an error into an error.
-local about = rawget(_G, 'server') and redis.call('BF.INFO', key)
-local room = about and about[2] - about[8]
+local about = not room and rawget(_G, 'server') and call('BF.INFO', key)
+room = room or about and about[2] - about[8]
 local fits = not room or #packed / 2 <= room or select('#', cmsgpack.unpack(packed)) <= room
 local reply, failed = (fits and add_all or add_each)()
 if failed and #reply == 0 then

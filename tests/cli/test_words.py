@@ -161,7 +161,7 @@ def test_a_warning_of_the_library(any_server: Server) -> None:
     url = ("--url", any_server.url)
     run_command("create", "seen", *url, "--capacity", 10, "--error-rate", 0.1)
     done = run_command("add", "seen", *url, data=b"".join(b"%d\n" % i for i in range(100)))
-    assert done.stderr.startswith(b"bloomredis: warning: 'seen' has ")
+    assert done.stderr.startswith(b"bloomredis: warning: 'seen' is full")
     assert b"To let it grow, run `bloomredis adopt`, and use --kind scaling" in done.stderr
 
 

@@ -250,7 +250,7 @@ def test_on_full_counts_what_others_add(module_client: redis.Redis) -> None:
     """With on_full a growing filter refuses at its capacity."""
     f = BloomFilter(module_client, "seen", on_full="raise", **MODULE | {"capacity": 50, "error_rate": 1e-6})
     assert sum(f.add_many(range(50))) == 50
-    with pytest.raises(FilterFullError, match="has 50 items and was made for capacity 50"):
+    with pytest.raises(FilterFullError, match="is full and was made for capacity 50"):
         f.add("x")
 
 

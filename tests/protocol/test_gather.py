@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
-from bloomredis.protocol.gather import gather, on_server, run_with_watch
+from bloomredis.protocol.gather import gather, on_server
 from bloomredis.protocol.steps import Many, Op, PlainCall
 
 
@@ -84,39 +81,3 @@ def test_steps_of_a_batch_keep_their_server() -> None:
     (step,) = seen
     asked = (0, "look"), (1, "a"), (1, "b"), (1, "c")
     assert repr(step) == repr(Many([PlainCall([(name,)], server=(server,)) for server, name in asked]))
-
-
-def test_an_operation_beside_another_one() -> None:
-    """Its answer is returned, however long the other one takes."""
-    answer, seen = driven(run_with_watch(told("a"), watch("w", "x")))
-    assert answer == ["a"]
-    assert commands(seen[:1]) == [("w",), ("a",)]
-
-
-def watch(*commands: str) -> Op[None]:
-    """Send commands and return nothing."""
-    yield from told(*commands)
-
-
-def test_an_error_beside_an_operation_ends_it() -> None:
-    """The operation is closed, and even the reply that came with the error is not used."""
-    operation = told("a", "b")
-    with pytest.raises(LookupError, match="w"):
-        driven(run_with_watch(operation, raising("w")))
-    assert inspect.getgeneratorstate(operation) == inspect.GEN_CLOSED
-
-
-def test_an_error_beside_an_operation_that_has_its_answer() -> None:
-    """The answer is returned."""
-
-    def late() -> Op[None]:
-        yield PlainCall([("one",)])
-        yield from raising("two")
-
-    assert driven(run_with_watch(told("a"), late()))[0] == ["a"]
-
-
-def test_an_error_of_the_operation_itself() -> None:
-    """It is raised when the other operation has ended."""
-    with pytest.raises(LookupError, match="a"):
-        driven(run_with_watch(raising("a"), watch("w", "x")))

@@ -267,7 +267,7 @@ def test_bad_values_of_claims(stored: tuple[redis.Redis, bytes], value: bytes) -
 def test_a_bad_index_in_an_earlier_call(
     stored_counters: tuple[redis.Redis, bytes], verb: str, index: list[Any]
 ) -> None:
-    """An index that the earlier call does not have is refused."""
+    """An index that the earlier call does not have is refused, where no reply ends early."""
     client, head = stored_counters
     client.set(SESSION, "1:101", px=60_000)
     refused(client, verb, [b"seen", SESSION + b"/1/0", SESSION], [head, u32(*range(HASHES)), 1, 1, *index])

@@ -202,7 +202,7 @@ KINDS: Final = {
             calls=ADDING | CLAIMING,
             options={"capacity": 100, "error_rate": 1e-9, "layout": "module"},
             shared=_SHARED | {"capacity": (100, 4)},
-            variants=_VARIANTS,
+            variants=_VARIANTS | {"on_full": ("warn", "warn", "raise")},
         ),
     )
 }

@@ -81,7 +81,7 @@ def _answered(world: World, request: Request, answer: Any) -> None:
 def _failed(world: World, request: Request, error: BaseException) -> None:
     try:
         if isinstance(error, FilterFullError) and request.owner.options.get("on_full") == "raise":
-            world.rules.full(request)
+            world.rules.full(request, (world.kind.options | dict(world.scenario.options))["capacity"])
         elif isinstance(error, FilterLostError):
             world.rules.lost(request)
         elif isinstance(error, ClaimLostError):

@@ -321,14 +321,16 @@ class Rules(Repeats):
             if request in change.claimants and change.taken is None:
                 change.taken = request
 
-    def full(self, request: Request) -> None:
-        """Check that a call refused because the filter is full has added nothing.
+    def full(self, request: Request, capacity: int) -> None:
+        """Check that a call refused because the filter is full found it so, and has added nothing.
 
         Tasks share calls, so the executed call may be for any waiting task; the answer tells which.
         """
         changes = self._history.live(request.item)
         if any(request in each.claimants and each.taken in (None, request) for each in changes):
             raise Violation("added though full", f"{request} raised FilterFullError, and added the item")
+        if all(sum(map(bool, entry.counts)) < capacity for entry in self._history.window(request)):
+            raise Violation("refused with room", f"{request} raised FilterFullError, and there was room")
 
     # -- generations
 

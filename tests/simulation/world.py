@@ -126,9 +126,11 @@ class World(Stage):
         in_order = sorted(
             {each.item for each in about}, key=lambda i: self._command.index(self._claim_keys[i])
         )
-        states = dict(zip(in_order, reply, strict=False))
+        states = dict(zip(in_order, bytes(reply).partition(b" ")[0], strict=False))
         for request in about:  # equal items share their claim
-            request.generation, claims = generation, states[request.item] in ("c", ord("c"))
+            if request.item not in states:  # the filter was full before it
+                continue
+            request.generation, claims = generation, states[request.item] == ord("c")
             if claims:
                 self.claims.got(request, owners_in(self._command))
             request.executed, request.claims = self.server.data.now, claims

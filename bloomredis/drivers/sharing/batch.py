@@ -14,7 +14,7 @@ from itertools import accumulate, chain, compress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
-from bloomredis.operations.items.outcomes import Answers
+from bloomredis.operations.items.outcomes import Answers, interrupted_by
 from bloomredis.protocol.merging import make_all
 from bloomredis.protocol.steps import Call, Op, Reply, Step
 
@@ -206,13 +206,26 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
     for asked in batch:
         stop = start + len(items_of(asked))
         own = known[start:stop]
-        if len(own) < stop - start and error is not None:
+        refused = next((at for at, each in enumerate(own) if isinstance(each, Exception)), None)
+        if refused is not None and isinstance(asked, Several):
+            yield _refused(asked, own, refused)
+        elif len(own) < stop - start and error is not None:
             # `tokens` begins with the first item without an answer.
             sent = start + len(own) - len(known)
             yield _own_error(asked, own, error, tokens[sent : stop - len(known)])
         else:
             yield own if isinstance(asked, Several) else own[0]
         start = stop
+
+
+def _refused(asked: Several, own: list[Any], at: int) -> Exception:
+    """Return the error for a caller of whose items the one at this index was refused."""
+    error: Exception = own[at]
+    if at == 0:
+        return error
+    mine = interrupted_by(error, "add_many", own[:at], asked.source, ())
+    mine.__cause__ = error
+    return mine
 
 
 def _own_error(asked: Asked, own: list[Any], error: Exception, tokens: Sequence[str | None]) -> Exception:

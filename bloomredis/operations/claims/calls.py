@@ -24,7 +24,6 @@ from bloomredis.operations.claims.state import (
     claim_states,
     is_late,
 )
-from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.calls import call
@@ -57,14 +56,12 @@ class Claims:
         stored: Stored,
         sessions: Sessions,
         pending: PendingCalls,
-        membership: Membership,
         *,
         retry_safe: bool,
     ) -> None:
         self._stored = stored
         self._sessions = sessions
         self._pending = pending
-        self._membership = membership
         self._outcome_matters = OutcomeMatters(stored.name, _AGAIN)
         self._retry_safe = retry_safe
         self._prefix = auxiliary_prefix(stored.key) + b"claim:"
@@ -157,6 +154,8 @@ class Claims:
             for key, own in zip(keys, owners, strict=True):
                 pending.store_owners(key + options.holder, own)
             raise
+        for at in range(len(answers), len(keys)):  # the filter is full
+            pending.store_owners(keys[at] + options.holder, owners[at])
         values = [handle.generation + owner for owner in tried]
         claims = claim_states(answers, busy, options, sent, zip(items, encoded, values, strict=True))
         if busy:
@@ -220,11 +219,7 @@ class Claims:
         if state.session is None:  # a pending commit may be retried whatever the state is by now
             self._check(state)
         state.end()
-        committing, capacity_watch = (
-            self._stored.attempt(partial(self._commit, state=state)),
-            self._membership.capacity_watch,
-        )
-        yield from committing if capacity_watch is None else capacity_watch.with_count(committing)
+        yield from self._stored.attempt(partial(self._commit, state=state))
 
     def _commit(self, handle: Handle, state: ClaimState) -> Op[None]:
         stored, item = self._stored, state.encoded
@@ -262,7 +257,6 @@ class Claims:
             give_back(used)
         if reply != _COMMITTED:
             raise self._lost(state, is_done=reply == _DONE)
-        self._membership.count(1)
 
     def release(self, state: ClaimState) -> Op[None]:
         """Release the item; nothing happens if it is not held any more."""

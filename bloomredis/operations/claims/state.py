@@ -163,7 +163,7 @@ def claim_states(
     """Return the claims of a call sent at the monotonic time `sent`, given the answers of `claims_of`."""
     lease, holder, _ = options
     own, left, found = sent + lease / 1000, iter(busy), list[ClaimState]()
-    for answer, (item, code, value) in zip(answers, claims, strict=True):
+    for answer, (item, code, value) in zip(answers, claims, strict=False):
         until, held = own, b""
         if answer == "b":
             rest, _, end = next(left).partition("=")

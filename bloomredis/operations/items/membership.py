@@ -14,7 +14,6 @@ from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, items_and_prepared
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
-from bloomredis.operations.items.capacity import CapacityWatch
 from bloomredis.operations.items.outcomes import (
     UNCOUNTED,
     Answers,
@@ -44,11 +43,10 @@ from bloomredis.protocol.replies import (
     checked,
     flags_of,
     is_used_by_clone,
-    new_in,
     raise_explained,
 )
 from bloomredis.protocol.steps import Op, Outcome, Reply
-from bloomredis.stored.state.base import UNBOUNDED, Arguments, Stored
+from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import IN_BLOCKS, Handle, Layer, LayoutChanged
 from bloomredis.stored.state.item_calls import Add, AddKind, Contains, ContainsByReading
 
@@ -58,7 +56,7 @@ Receipt = tuple[bytes] | tuple[()]
 
 ADD: Final = scripts.load_script("add")
 _ADD_COUNT: Final = scripts.load_script("add_count", forms.integer)
-_COUNT_IN_LAYER: Final = scripts.load_script("add_count", forms.integer, variant=("one",))
+_COUNT: Final = scripts.load_script("add_count", forms.integer, variant=("one",))
 _OR_SEGMENT: Final = scripts.load_script("or_segment", forms.data_or_done)
 
 
@@ -67,7 +65,6 @@ class Membership:
 
     :param change: the script that adds items; with the script of a removal, the add methods remove.
     :param replicas: a replica may answer tests.
-    :ivar capacity_watch: the watch over the capacity, if there is one.
     """
 
     def __init__(
@@ -79,7 +76,6 @@ class Membership:
         retry_safe: bool,
         change: scripts.Script[Reply] = ADD,
         replicas: bool = True,
-        capacity_watch: CapacityWatch | None = None,
     ) -> None:
         self._change = change
         self._kind: AddKind | None = None
@@ -89,7 +85,6 @@ class Membership:
         self._pending = pending
         self._retry_safe = retry_safe
         self._reads = False
-        self.capacity_watch = capacity_watch
         self.loaded = 0
         """The number of new items in loads."""
 
@@ -105,7 +100,7 @@ class Membership:
         rounds = None
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
-            if self._reads and handle.script_variant == IN_BLOCKS:
+            if self._reads and handle.script_variant in IN_BLOCKS:
                 reading = ContainsByReading(handle, item)
                 try:
                     there = reading.answer_in((yield reading))
@@ -133,10 +128,10 @@ class Membership:
     def handle_if_ready(self, count: int, *, adds: bool) -> Handle | None:
         """Return the handle if one call can take `count` items now; else None.
 
-        None if the filter is not open, and for an add also if a call is pending or the capacity is watched.
+        None if the filter is not open, and for an add also if a call is pending.
         """
         handle = self._stored.handle
-        if handle is None or count > handle.items or (adds and (self._pending.items or self.capacity_watch)):
+        if handle is None or count > handle.items or (adds and self._pending.items):
             return None
         return handle
 
@@ -160,10 +155,9 @@ class Membership:
         if kind is None or kind[0] is not handle:
             script = stored.variant(self._change, handle)
             frame = handle.make_frame(script, *((1, 2) if self._retry_safe else (0, 1)))
-            kind = self._kind = handle, script, frame
+            is_capped = handle.script_variant[:1] == (scripts.CAPPED,)
+            kind = self._kind = handle, script, frame, is_capped or not stored.is_one_bitmap
         call = Add(kind, session, items, packed, clock.now() if sent is None else sent)
-        if not stored.is_one_bitmap:
-            call.ends_early = True
         if stored.wait is not None:
             call.wait, call.is_single = stored.wait, False
         return call
@@ -191,15 +185,11 @@ class Membership:
                 rounds = yield from next_round(rounds, self._stored.name, len(handle.extra) + len(answers))
         return answers
 
-    def add_one(self, item: bytes, token: Pending | None, rounds: Rounds | None = None) -> Op[bool]:
+    def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
         """Add an item; True if it was new.  With a `token`, return the answer of the call that it names."""
+        rounds: Rounds | None = None
         while True:
             handle, now = self._stored.handle or (yield from self._stored.open()), clock.now()
-            capacity_watch = self.capacity_watch
-            if capacity_watch is not None and (
-                now > capacity_watch.next_check or handle is not capacity_watch.counted
-            ):
-                return (yield from capacity_watch.run_counted(self.add_one(item, token, rounds)))
             packed, pending = handle.layout.pack_one(item), self._pending
             try:
                 if token is not None or (pending.items and pending.find(item, handle.generation)):
@@ -275,7 +265,7 @@ class Membership:
                     (yield from self._add_pending(handle, pack_range(start, stop), items[start], None))
                 )
                 continue
-            while len(answers) < stop:  # a script ends early if the filter must grow
+            while len(answers) < stop:  # a script ends early if the filter is full or must grow
                 at = len(answers)
                 answers += flags_of((yield from self._add(handle, items[at:stop], pack_range(at, stop))))
 
@@ -299,34 +289,21 @@ class Membership:
         except BaseException as error:  # includes interruptions
             outcome = error
         if call.is_plain(outcome):
-            self.end_call(call, outcome)
+            self.end_call(call)
             return outcome
         return (yield from self._finish(call, outcome, elsewhere=elsewhere))
 
-    def end_call(self, call: Add, reply: Flags) -> None:
-        """Free the session of an answered call, and count its new items."""
+    def end_call(self, call: Add) -> None:
+        """Free the session of an answered call."""
         if call.session is not None:
             call.session.free.append(call.session)
-        self.count(reply)
-
-    def count(self, reply: Flags) -> None:
-        """Subtract the new items of a reply from the capacity left; react if none is left."""
-        stored = self._stored
-        stored.capacity_left -= reply if isinstance(reply, int) else new_in(reply)
-        if stored.capacity_left <= 0:
-            if self.capacity_watch is None:
-                stored.capacity_left = UNBOUNDED
-            else:
-                self.capacity_watch.on_capacity_reached()
 
     def _finish(self, call: Add, outcome: Outcome, *, elsewhere: bool = False) -> Op[Flags]:
         """Return the reply to a call that adds items; handle errors, refusals and late replies."""
         session = call.session
         if session is None:
             with OutcomeMatters(self._stored.name):
-                reply = call.checked((yield from self._stored.finish_call(call, outcome)))
-            self.end_call(call, reply)
-            return reply
+                return call.checked((yield from self._stored.finish_call(call, outcome)))
         try:
             reply = call.checked((yield from self._stored.finish_call(call, outcome)))
         except BaseException as error:
@@ -341,7 +318,7 @@ class Membership:
             # If the receipt expired before a retry, this very call may have added the items that are there.
             late = ConnectionFailedError(f"the reply came {waited:.0f} s after the first sending")
             self._raise_unknown(late, call, late=flags)
-        self.end_call(call, reply)
+        self.end_call(call)
         return reply
 
     def _add_elsewhere(self, call: Add) -> Op[Flags]:
@@ -403,7 +380,6 @@ class Membership:
             # A caller who gave the token may use it again; without a token this object retries.
             given = by_token or is_used_by_clone(error)
             raise_unknown(self._stored.name, error, [pending.token(item) if given else None])
-        self.count(reply)
         return reply
 
     def resolve_pending(self, item: bytes) -> Op[None]:
@@ -426,18 +402,22 @@ class Membership:
         """Add new items, whose bits other scripts have set, to the stored count."""
         self.loaded += added
         with suppress(LayoutChanged):  # the filter was replaced
-            yield from self.reserve(handle, added)
+            yield from self.reserve(handle, added, unlimited=True)
 
-    def reserve(self, handle: Handle, added: int) -> Op[int]:
+    def reserve(self, handle: Handle, added: int, *, unlimited: bool = False) -> Op[int]:
         """Count items whose bits other scripts will set; return how many of them the filter has room for.
 
         Even for no items the filter's identity is checked.
+
+        :param unlimited: count all items, which other scripts have added.
         """
         if not added:
             return self._stored.run(_ADD_COUNT, handle, [added])
 
         def count(name: Name, receipt: Receipt) -> Op[int]:
-            return self._stored.run(_ADD_COUNT, handle, (added, *name), receipt, again=bool(name))
+            return self._stored.run(
+                _ADD_COUNT, handle, (added, *name), receipt, again=bool(name), unlimited=unlimited
+            )
 
         return self._named(added, count)
 
@@ -452,7 +432,7 @@ class Membership:
 
         def take_back(name: Name, receipt: Receipt) -> Op[int]:
             keys, arguments = (layer.key, *receipt), (layer.identity, added - reserved, *name)
-            return calls.call(_COUNT_IN_LAYER, keys, arguments, self._stored.wait, again=bool(name))
+            return calls.call(_COUNT, keys, arguments, self._stored.wait, again=bool(name))
 
         with suppress(Refusal):  # the layer has vanished
             yield from self._named(reserved - added, take_back)

@@ -10,6 +10,7 @@ from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
     ConnectionFailedError,
+    FilterFullError,
     OutcomeUnknownError,
     ServerRefusedError,
 )
@@ -21,8 +22,8 @@ from bloomredis.protocol.replies import (
     refused_in_doubt,
 )
 
-TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError)
-"""Transient errors, after which a caller can go on with the same items."""
+TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError, FilterFullError)
+"""Errors after which a caller can go on with the same items, once the reason is gone."""
 
 _ADVICE: Final = "ask again with the token of this error"
 _ADVICE_WITHOUT: Final = "a second call on the same object answers as this one would have"
@@ -41,6 +42,8 @@ UNCOUNTED: Final = (
 class Answers(list[bool]):
     """Answers of a batch, in order, that can be stored for a retry if their caller is gone.
 
+    An item of a shared batch that a full filter refused has an error instead.
+
     `store` gets the index of an item and its answer.  It must not refer to this object, since such a cycle
     would keep both in memory until the next garbage collection.  A forked child stores none of its parent's
     answers.
@@ -54,7 +57,8 @@ class Answers(list[bool]):
     def store(self, indexes: Iterable[int]) -> None:
         """Store the answers of these items of the batch, for a retry."""
         for i in indexes if self._process == os.getpid() else ():
-            self._store(i, self[i])
+            if isinstance(self[i], bool):
+                self._store(i, self[i])
 
 
 def raise_unknown(

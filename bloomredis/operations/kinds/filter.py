@@ -10,7 +10,6 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims.calls import Claims
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.capacity import CapacityWatch
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import Answers
@@ -51,18 +50,15 @@ class FilterOperations(StoredOperations):
         *,
         foreign: ForeignLayout | None = None,
         cache_check: float | None = None,
-        capacity_watch: CapacityWatch | None = None,
     ) -> None:
         """Make the operations of a filter.
 
         :param cache_check: seconds for which the local cache answers without the server; None for no cache.
-        :param capacity_watch: the watch over the capacity, if there is one.
         """
         self.name = stored.name
         self.stored = stored
         self.options = options
         self.layout = foreign
-        self.capacity_watch = capacity_watch
         self.codec = Codec(options.encode, foreign)
         self.sessions = Sessions(stored.key)
         self.pending = PendingCalls(every_call_counts=self.kind == COUNTING)
@@ -72,15 +68,12 @@ class FilterOperations(StoredOperations):
             self.pending,
             retry_safe=options.retry_safe,
             replicas=cache_check is None,
-            capacity_watch=capacity_watch,
         )
         self.cache: CachedMembership | None = None
         if cache_check is not None:
             self.cache = CachedMembership(stored, self.pending, self.membership, cache_check)
         self.items: Membership | CachedMembership = self.cache or self.membership
-        self.claims = Claims(
-            stored, self.sessions, self.pending, self.membership, retry_safe=options.retry_safe
-        )
+        self.claims = Claims(stored, self.sessions, self.pending, retry_safe=options.retry_safe)
         self.batched: set[str] = set()
         self.servers = 1
 
@@ -109,8 +102,7 @@ class FilterOperations(StoredOperations):
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
-        operation, capacity_watch = self.items.add(encoded, items), self.capacity_watch
-        return operation if capacity_watch is None else capacity_watch.run_if_due(operation)
+        return self.items.add(encoded, items)
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
@@ -140,16 +132,10 @@ class FilterOperations(StoredOperations):
 
         :param source: an iterator of batches of `loading.LOAD_ITEMS`.
         """
-        if self.capacity_watch is not None and self.capacity_watch.refuses:
-            yield from self.capacity_watch.check_capacity()
-        before, stored = self.membership.loaded, self.stored
-        if isinstance(stored, StoredModule):
+        stored = self.stored
+        if isinstance(stored, StoredModule) and not stored.refuses:
             return (yield from load_items(stored, self.codec, source, progress))
-        done = yield from load(stored, self.membership, self.codec, source, progress)
-        stored.capacity_left -= self.membership.loaded - before
-        if self.capacity_watch is not None and stored.capacity_left <= 0:
-            self.capacity_watch.on_capacity_reached()
-        return done
+        return (yield from load(stored, self.membership, self.codec, source, progress))
 
     # -- claims
 

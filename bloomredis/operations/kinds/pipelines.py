@@ -131,7 +131,9 @@ class Queueing(FilterOperations):
             session = filling.session()
             arguments.append(session.next_call(crc32(packed, handle.check)))
             keys.append(session.key)
-        filling.put(pipe, self.stored.call(ADD, handle, arguments, keys))
+        # Only an object that refuses items of a full filter may find a refusal among the pipeline's results.
+        unlimited = not self.stored.refuses
+        filling.put(pipe, self.stored.call(ADD, handle, arguments, keys, unlimited=unlimited))
 
     def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue a test; its result in `pipe.execute()` is 1 or 0."""

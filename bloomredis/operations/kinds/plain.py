@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, Unpack
+from typing import Final, Unpack, cast
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull
 from bloomredis.bits import sizing
+from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import ModuleItems
-from bloomredis.operations.items.capacity import CapacityWatch
+from bloomredis.errors import BatchInterruptedError, FilterFullError
+from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import Common, Options, Seconds, lifetime
 from bloomredis.operations.whole.snapshot import LocalFilter, snapshot
 from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
 from bloomredis.stored.foreign.bitmap import (
@@ -55,6 +59,7 @@ class PlainOperations(Queueing, FilterOperations):
         arguments.flags(refresh_ttl=refresh_ttl, local_cache=local_cache)
         name = arguments.name(name)
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
+        arguments.on_full(on_full)
         foreign = None
         if layout is None or isinstance(layout, str):
             own = _module if layout == ModuleItems.name else partial(_native, layout=layout)
@@ -62,12 +67,12 @@ class PlainOperations(Queueing, FilterOperations):
             stored: Stored = own(name, capacity, error_rate, ttl, options)
         else:
             foreign = checked_layout(layout, capacity, error_rate)
-            _check_foreign(name, foreign, options, local_cache=local_cache)
+            _check_foreign(name, foreign, options, on_full, local_cache=local_cache)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
-        capacity_watch, cache_check = _capacity_watch(stored, on_full), check if local_cache else None
-        super().__init__(
-            stored, options, foreign=foreign, cache_check=cache_check, capacity_watch=capacity_watch
-        )
+        if isinstance(stored, StoredFilter) or (isinstance(stored, StoredModule) and on_full != "warn"):
+            stored.on_full = on_full  # the module's filter grows, and keeps its error rate
+            stored.refuses = on_full == "raise"
+        super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
         """Return the operations of another bitmap in this layout; each insert renews its `ttl`."""
@@ -78,23 +83,26 @@ class PlainOperations(Queueing, FilterOperations):
         super(PlainOperations, other).__init__(stored, self.options, foreign=self.layout)
         return other
 
+    def add_shared(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
+        """Add the items of several callers; after one that a full filter refused, look for the others."""
+        answers: Answers
+        try:
+            return (yield from self.add_encoded(encoded, items))
+        except BatchInterruptedError as error:
+            refused, answers = error.__cause__, cast("Answers", error.answers)
+            if not isinstance(refused, FilterFullError):
+                raise
+        except FilterFullError as error:
+            refused, answers = error, Answers(lambda *_: None)
+        left, pending = encoded[len(answers) :], self.pending.items
+        for item, there in zip(left, (yield from self.contains_encoded(left)), strict=True):
+            is_known = there and as_bytes(item) not in pending
+            answers += [False if is_known else cast("bool", FilterFullError(*refused.args))]
+        return answers
+
     def snapshot(self) -> Op[LocalFilter[object]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)
-
-
-def _capacity_watch(stored: Stored, on_full: OnFull) -> CapacityWatch | None:
-    """Return the watch over the capacity; None for a bitmap without a header, which counts nothing."""
-    arguments.on_full(on_full)
-    if isinstance(stored, StoredModule) and on_full == "warn":
-        return None  # the module's filter grows, and keeps its error rate
-    if isinstance(stored, StoredFilter | StoredModule):
-        return CapacityWatch(stored, on_full)
-    if on_full != "warn":
-        raise ValueError(
-            f"on_full={arguments.shown(on_full)} has no use here: a bitmap without a header does not count"
-        )
-    return None
 
 
 def _native(
@@ -136,8 +144,14 @@ def _check_own(layout: str | None, *, refresh_ttl: bool, local_cache: bool) -> N
         )
 
 
-def _check_foreign(name: str, layout: ForeignLayout, options: Options, *, local_cache: bool) -> None:
+def _check_foreign(
+    name: str, layout: ForeignLayout, options: Options, on_full: OnFull, *, local_cache: bool
+) -> None:
     """Raise `ValueError` for options that need a header."""
+    if on_full != "warn":
+        raise ValueError(
+            f"on_full={arguments.shown(on_full)} has no use here: a bitmap without a header does not count"
+        )
     if local_cache:
         raise ValueError(
             f"local_cache=True is not for {layout.name}: the loss of {name!r} cannot be detected"

@@ -192,7 +192,7 @@ class RoutedOperations(ItemOperations):
             made = list(zip(calls, replies, strict=True))
         if all(each is not None and each[0].is_plain(each[1]) for each in made):
             for run, each in zip(runs, made, strict=True):
-                run.part.membership.end_call(*cast("CallAndOutcome", each))
+                run.part.membership.end_call(cast("CallAndOutcome", each)[0])
             return Answers(partial(store_one, runs, made), merge_replies(runs, made))
         operations = [
             answered.recorded(

@@ -160,6 +160,10 @@ class ItemOperations(ABC):
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
 
+    def add_shared(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
+        """Add the encoded items of several callers, each of whom gets an answer or an error of its own."""
+        return self.add_encoded(encoded, items)
+
     @abstractmethod
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""

@@ -24,7 +24,6 @@ from bloomredis.bits.hashing import DIGEST_BYTES, HASHED_AT_ONCE, Digests
 from bloomredis.bits.layout import Layout
 from bloomredis.errors import (
     BatchInterruptedError,
-    FilterFullError,
     FilterLostError,
 )
 from bloomredis.operations.items.membership import Membership
@@ -343,7 +342,7 @@ def counted(done: Callable[[], int]) -> Iterator[None]:
     """Add to an error's text how many items are in the filter; the items read after them are dropped."""
     try:
         yield
-    except (*TRANSIENT, FilterFullError) as error:
+    except TRANSIENT as error:
         message, *others = error.args
         error.args = (
             f"{message}; load() has added the first {done()} items, and may be called again with all",
@@ -405,6 +404,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
     added = load.finish_batch() if load.was_known else (yield Compute(load.finish_batch))
     if sent_to and added:
         yield from membership.add_count(sent_to, added)
+        yield from stored.look_at_count()
     load.vain_rounds = 0
 
 

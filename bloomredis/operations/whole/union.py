@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 from bloomredis.bits import sizing
 from bloomredis.errors import FilterLostError
-from bloomredis.operations.items.capacity import CapacityWatch
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.whole.snapshot import LocalFilter
 from bloomredis.operations.whole.transfer import Progress
@@ -45,7 +44,6 @@ class FilterInOneKey(Protocol):
     name: str
     stored: Stored
     membership: Membership
-    capacity_watch: CapacityWatch | None
 
     def ones(self, found: Description) -> Op[int]:
         """Return the number of bits that are set."""
@@ -154,9 +152,6 @@ def _merge_part(
                 yield from into.membership.add_count(handle, added)
         except LayoutChanged:
             raise FilterLostError(f"{into.name!r} was replaced during the merge: merge again") from None
-    stored.capacity_left = found.header.capacity - found.header.count - added
-    if into.capacity_watch is not None and into.capacity_watch.refuses and stored.capacity_left <= 0:
-        into.capacity_watch.on_capacity_reached()
     return added
 
 

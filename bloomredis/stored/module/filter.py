@@ -44,10 +44,10 @@ from bloomredis.stored.encoding import OTHER
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.module.header import Link, ModuleState, read_state
 from bloomredis.stored.planning import StorageOptions
-from bloomredis.stored.state.base import CONTAINS, UNBOUNDED, Arguments
+from bloomredis.stored.state.base import CONTAINS, Arguments
+from bloomredis.stored.state.capped import Capped
 from bloomredis.stored.state.handle import Description, Handle, LayoutChanged, ttl_seconds
 from bloomredis.stored.state.item_calls import Contains, FilterCall
-from bloomredis.stored.state.versioned import Versioned
 
 R = TypeVar("R")
 
@@ -186,7 +186,7 @@ def _frame(key: bytes, markers: tuple[bytes, ...]) -> tuple[bytes, bytes, int]:
     return parts(before), parts(markers), len(before) + len(markers)
 
 
-class StoredModule(Versioned[MarkedFilter]):
+class StoredModule(Capped[MarkedFilter]):
     """A filter of the module.
 
     :param new: the capacity and error rate with which a missing filter is created; None if it must exist.
@@ -218,20 +218,17 @@ class StoredModule(Versioned[MarkedFilter]):
         """The parameters of the stored filter; None until it was found."""
         return None if self._found is None else self._found.head
 
-    def room(self, handle: Handle) -> Op[int]:  # noqa: ARG002 - the next call detects another filter
-        """Return the new items until the capacity is reached."""
-        reply = yield from self._call(_RESERVE, [0, b"", b""])
-        if self._found is None:
-            return UNBOUNDED
-        found = replace(self._found, state=self._read(reply)).head
-        return found.capacity - found.count
+    @property
+    def way_out(self) -> str:
+        """The consequence of more items than the capacity, and the way out."""
+        return "with more the server's module makes it larger; leave on_full out to let it"
 
     # -- calls
 
     def script(self, script: scripts.Script[R], variant: scripts.Variant) -> scripts.Script[R]:
         """Return a script in the variant for filters of the module."""
         if script.verb in _OWN:
-            return scripts.load_script(f"module_{script.verb}", script.form)
+            return scripts.load_script(f"module_{script.verb}", script.form, variant=variant)
         return super().script(script, variant)
 
     def call(self, *arguments: Any, **options: Any) -> FilterCall[Any]:  # as the base, without `replicas`
@@ -370,7 +367,6 @@ class StoredModule(Versioned[MarkedFilter]):
 
     def _accept(self, found: MarkedFilter) -> Handle:
         self._found, self.counted = found, found.head.count
-        self.capacity_left = found.head.capacity - found.head.count
         markers = found.marking.of(found.generation)
         return self.remember(packed(markers), ModuleItems(markers), generation=found.generation)
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
-from bloomredis.errors import FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
-from bloomredis.protocol.calls import Wait, send_command
+from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.scripts import CAPPED
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import KINDS, Header
-from bloomredis.stored.state.base import UNBOUNDED, Arguments
-from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
-from bloomredis.stored.state.versioned import Versioned
+from bloomredis.stored.state.base import Arguments
+from bloomredis.stored.state.capped import Capped
+from bloomredis.stored.state.handle import Description, Handle, Layer, ttl_seconds
 
 R = TypeVar("R")
 
@@ -32,7 +34,7 @@ _RESERVE, _DESCRIBE, _CLEAR = (
 _DELETE: Final = scripts.load_script("delete", forms.integer)
 
 
-class StoredFilter(Versioned[Header]):
+class StoredFilter(Capped[Header]):
     """A filter in one key, with a header."""
 
     def __init__(
@@ -80,13 +82,30 @@ class StoredFilter(Versioned[Header]):
             self._check_count(found.header.count, counted, handle)
         return [found]
 
-    def room(self, handle: Handle) -> Op[int]:
-        """Return the new items until the capacity is reached; `UNBOUNDED` if the filter was replaced."""
-        found = header.parse(
-            (yield from send_command(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1), forms.data))
+    def recorded_layers(self, handle: Handle) -> Sequence[Layer]:
+        """Return the filter as the only layer if loads must stop at its capacity."""
+        if not self.refuses:
+            return ()
+        return [Layer(handle.key, handle.identity, handle.bitmap)]
+
+    def look_at_count(self) -> Op[None]:
+        handle = self.handle
+        if handle is None or self.refuses or handle.script_variant[:1] != (CAPPED,):
+            return
+        with suppress(BloomError):  # the load itself has succeeded
+            found = (yield from self.describe()).header
+            if found.identity != handle.identity or found.count <= found.capacity:
+                return
+            self.react_to_full(handle)
+
+    @property
+    def way_out(self) -> str:
+        """The consequence of more items than the capacity, and the way out."""
+        rate = 0.0 if self.head is None else self.head.error_rate
+        return (
+            f"with more it errs more often than error_rate {rate}. To let it grow, make the programs "
+            "ScalingBloomFilter, then call ScalingBloomFilter.adopt()"
         )
-        is_known = handle.identity == found.identity
-        return found.capacity - found.count if is_known else UNBOUNDED
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         raise FilterMismatchError(
@@ -94,7 +113,7 @@ class StoredFilter(Versioned[Header]):
         )
         yield  # which makes this a generator, like the other recoveries
 
-    RECOVERY = Versioned.RECOVERY | {replies.DAMAGED: _recover_damage}
+    RECOVERY = Capped.RECOVERY | {replies.DAMAGED: _recover_damage}
 
     def clear(self) -> Op[None]:
         """Empty the filter and give it a new generation."""
@@ -156,7 +175,6 @@ class StoredFilter(Versioned[Header]):
 
     def _accept(self, head: Header) -> Handle:
         self._found, self.counted = head, head.count
-        self.capacity_left = head.capacity - head.count
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def _find(self) -> Op[Header]:

@@ -72,9 +72,6 @@ Arguments = Sequence[Part]
 PROBES_A_CALL: Final = 3000
 """The most probes of one script: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
 
-UNBOUNDED: Final = 1 << 62
-"""The value of `capacity_left` without a limit: more than any number of items."""
-
 CONTAINS: Final = scripts.load_script("contains")
 _EXPIRE: Final = scripts.load_script("expire", integer)
 
@@ -95,6 +92,7 @@ class CallOptions(TypedDict, total=False):
     reads: bool
     replicas: bool
     again: bool
+    unlimited: bool
     kind: type[FilterCall[Any]]
 
 
@@ -113,8 +111,8 @@ class Stored(ABC):
     notices_loss: ClassVar[bool] = True
     """True if scripts detect that the filter is missing; only then may a replica execute them."""
 
-    capacity_left: int = UNBOUNDED
-    """The new items until the capacity is reached, as far as this object knows."""
+    refuses: bool = False
+    """A new item is refused if the filter has reached its capacity."""
     only_read: str | None = None
     """The message for a caller who tries to write to a read-only filter."""
 
@@ -145,10 +143,13 @@ class Stored(ABC):
         key, *extra = keys or (self.key,)
         self._changes += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        check, variant = crc32(generation), (*self.store, _cells(layout))
+        check, variant = crc32(generation), self._variant_for(layout, generation)
         self.handle = handle = Handle(identity, layout, items, key, tuple(extra), generation, check, variant)
         self._lost = None
         return handle
+
+    def _variant_for(self, layout: Packing, generation: bytes) -> scripts.Variant:  # noqa: ARG002 - capped filters need it
+        return (*self.store, _cells(layout))
 
     def forget(self) -> None:
         """Drop the handle."""
@@ -204,6 +205,10 @@ class Stored(ABC):
         """Return the recorded layers, the newest first; an empty sequence for a filter without a record."""
         return ()
 
+    def look_at_count(self) -> Op[None]:
+        """React if calls that do not stop at the capacity may have passed it."""
+        yield from ()
+
     def check_writable(self) -> None:
         """Raise `TypeError` if the filter is read-only."""
         if self.only_read:
@@ -221,6 +226,10 @@ class Stored(ABC):
             found = handle.scripts[known] = self.script(script, handle.script_variant)
         return found
 
+    def unlimited(self, script: scripts.Script[R], handle: Handle) -> scripts.Script[R]:
+        """Return a script in the variant that may pass the filter's capacity."""
+        return self.variant(script, handle)
+
     def call(
         self,
         script: scripts.Script[R],
@@ -231,6 +240,7 @@ class Stored(ABC):
         reads: bool = False,
         replicas: bool = True,
         again: bool = True,
+        unlimited: bool = False,
         kind: type[FilterCall[R]] = FilterCall,
     ) -> FilterCall[R]:
         """Return a call of a script on the filter that `handle` names.
@@ -238,12 +248,13 @@ class Stored(ABC):
         :param reads: the call only reads, so it waits for no replica.
         :param replicas: a replica may execute the call if it only reads.
         :param again: the call may be retried after a lost reply.
+        :param unlimited: the call may pass the filter's capacity, whatever the object's reaction to that.
         """
         if not reads:
             self.check_writable()
         anywhere = reads and replicas and self.notices_loss
         wait = None if reads else self.wait
-        own = self.variant(script, handle)
+        own = self.unlimited(script, handle) if unlimited else self.variant(script, handle)
         return kind(own, handle, keys, arguments, wait, reads=anywhere, again=again)
 
     def run(

@@ -75,13 +75,16 @@ class ClaimCall(_ClaimsCall):
         keys = list(chain.from_iterable(each.keys for each in calls))
         return self._made(keys, [b"".join(packed), leases[0], *map(b"".join, owners)])
 
-    def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[str]:
+    def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[str | Refusal]:
         """Yield the reply to each of the calls."""
         answers, left = claims_of(reply, len(self.keys))
         busy = iter(left)
         for call in calls:
             own, answers = answers[: len(call.keys)], answers[len(call.keys) :]
-            yield " ".join([own, *(next(busy) for answer in own if answer == "b")])
+            if own:
+                yield " ".join([own, *(next(busy) for answer in own if answer == "b")])
+            else:
+                yield _full()
 
 
 class CommitCall(_ClaimsCall):
@@ -113,6 +116,10 @@ class CommitCall(_ClaimsCall):
             if answer == "-":
                 yield Refusal(replies.SESSION_REUSED, "the session has gone on since this call")
             elif answer == " ":
-                yield Refusal(replies.FULL, "the newest layer has no room for new items")
+                yield _full()
             else:
                 yield int(answer)
+
+
+def _full() -> Refusal:
+    return Refusal(replies.FULL, "there is no room for new items")

@@ -12,7 +12,7 @@ from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError
 from bloomredis.protocol.calls import framed, tail_of
 from bloomredis.protocol.forks import register_after_fork
-from bloomredis.protocol.scripts import Script, Variant
+from bloomredis.protocol.scripts import CAPPED, Script, Variant
 from bloomredis.protocol.steps import Command, Part
 from bloomredis.stored.header import Header
 
@@ -70,8 +70,8 @@ class InFlight:
             self.clears = max(0, self.clears - 1)  # a forked child began with 0
 
 
-IN_BLOCKS: Final[Variant] = ("one", "blocks")
-"""The variant of one bitmap in blocks, of which a test can read single blocks."""
+IN_BLOCKS: Final[tuple[Variant, ...]] = ("one", "blocks"), (CAPPED, "one", "blocks")
+"""The variants of one bitmap in blocks, of which a test can read single blocks."""
 
 
 class LayoutChanged(BloomError):  # noqa: N818 - it never reaches a caller

@@ -77,8 +77,8 @@ class FilterCall(ScriptCall[R]):
         return [frame % (*sized,)], 1
 
 
-AddKind = tuple[Handle, Script[Reply], bytes]
-"""What the changes of one handle share: its script, and the format string of the command."""
+AddKind = tuple[Handle, Script[Reply], bytes, bool]
+"""What the changes of one handle share: its script, the format string of the command, and `ends_early`."""
 
 
 class Add(FilterCall[Reply]):
@@ -86,15 +86,13 @@ class Add(FilterCall[Reply]):
 
     :ivar items: the encoded items.
     :ivar sent: the time of the first attempt.
+    :ivar ends_early: a reply may end before the last item, because the filter is full or must grow.
     """
-
-    ends_early = False
-    """A reply may end before the last item, because the filter has to grow."""
 
     def __init__(
         self, kind: AddKind, session: Session | None, items: Encoded, packed: bytes, sent: float
     ) -> None:
-        self.handle, self.script, self._frame = kind
+        self.handle, self.script, self._frame, self.ends_early = kind
         self.session = session
         self.packed = packed
         self.items = items

@@ -9,7 +9,7 @@ elseif not fit then
   -- rare: refuse
   return refusal
 end
-again = replay(receipt, number) or replay_item(earlier_receipt, ARGV[4], read_number(ARGV[5], 0), own < #KEYS)
+again = replay(receipt, number) or replay_item(earlier_receipt, ARGV[4], read_number(ARGV[5], 0), not COUNTS)
 if again and (COUNTS or type(again) ~= 'number') then
   return again
 elseif again then

@@ -26,11 +26,13 @@ from tests.support.values import for_each
 
 SIZE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-9}
 ITEMS: Final = ["a", "b", "c"]
-SHORT: Final = [b"$0\r\n\r\n", b"$2\r\n01\r\n", b"*0\r\n", b"$-1\r\n", b":1\r\n", b"$3\r\nxyz\r\n"]
-"""An empty reply, two answers, a list, nil, a number, and another value."""
+NO_ANSWER: Final = [b"$0\r\n\r\n", b"*0\r\n", b"$-1\r\n", b"$3\r\nxyz\r\n"]
+"""An empty reply, a list, nil, and another value."""
+SHORT: Final = [*NO_ANSWER, b"$2\r\n01\r\n", b":1\r\n"]
+"""Further replies: two answers, and one."""
 
 
-@for_each("reply", [*SHORT, b"$4\r\n0000\r\n"])
+@for_each("reply", [*NO_ANSWER, b"$4\r\n0000\r\n"])
 @for_each("is_warm", [False, True])
 def test_a_batch(any_proxy: Proxy, bloom: Any, reply: bytes, *, is_warm: bool) -> None:
     """The call has no answer, even an object's first: its items are new on retry."""
@@ -76,7 +78,7 @@ GARBLED: Final = [*SHORT, b"*1\r\n:1\r\n", b"*2\r\n$1\r\nx\r\n:1\r\n", b"*3\r\n$
 """Further replies: lists that are too short, no hexadecimal digits, a text in place of a number."""
 
 
-@for_each("reply", [*GARBLED, b"$4\r\nb 12\r\n", b"$5\r\ncc 12\r\n", b"$4\r\nbc x\r\n"])
+@for_each("reply", [*GARBLED, b"$1\r\nb\r\n", b"$5\r\ncc 12\r\n", b"$4\r\nbc x\r\n"])
 def test_claims(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
     """The call has no answer, and a retry has the claims."""
     f = bloom(any_proxy.client(), reply.hex(), **SIZE)

@@ -1,0 +1,1 @@
+-- paste: find_room

@@ -1,0 +1,4 @@
+-- include: room
+do
+  return error_reply(NO_ROOM)
+end
