@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,8 +25,8 @@ from bloomredis.cli.options import (
     option,
     time,
 )
-from bloomredis.cli.reports import Json, human, report
-from bloomredis.cli.server import Cluster, Url, connect, node_of
+from bloomredis.cli.reports import Json, report
+from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.errors import FilterLostError, FilterNotFoundError
 
 Ttl = Annotated[float | None, option(time, "TIME", "Time until a new filter expires: 90s, 15m, 12h, 7d, 2w.")]
@@ -82,22 +82,6 @@ def create(  # long: the signature declares every option
     made = filters.make(client, name, wanted, meant or Kind.FIXED, **filters.given(ttl=ttl))
     made.reserve()
     brief(made, as_json=as_json)
-    _warn_if_full(client, name)
-
-
-def _warn_if_full(client: Any, name: str) -> None:
-    """Warn if the server uses more than its maxmemory; it creates a filter all the same."""
-    from redis.exceptions import ResponseError  # noqa: PLC0415 - for --help to be quick
-
-    with suppress(ResponseError):  # the user may not run INFO
-        memory = node_of(client, name).info("memory")
-        limit = memory.get("maxmemory", 0)
-        used = memory.get("used_memory", 0) - memory.get("mem_not_counted_for_evict", 0)
-        if 0 < limit < used:
-            messages.warn(
-                f"the server uses {human(used)} and its maxmemory is {human(limit)}: it refuses writes "
-                f"or evicts keys. Raise maxmemory, or delete {name!r} and plan a smaller one: bloomredis plan"
-            )
 
 
 def clear(

@@ -95,8 +95,13 @@ def texts(reply: Reply) -> list[Text]:
 
 def state(reply: Reply) -> tuple[bytes, int, int]:
     """Return a filter's header, the length of its string, and its time to live in ms."""
-    head, size, ttl = entries(reply)
+    head, size, ttl, *_ = entries(reply)
     return hexadecimal(head), integer(size), integer(ttl)
+
+
+def created(reply: Reply) -> tuple[tuple[bytes, int, int], Text]:
+    """Return the state of a filter; and, if it is new and large, the policy that may evict it."""
+    return state(reply), next(map(text, entries(reply)[3:]), "")
 
 
 def record(reply: Reply) -> tuple[bytes, int]:

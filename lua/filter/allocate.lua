@@ -15,6 +15,7 @@ if not length or not ttl then
   return redis.error_reply('BLOOMARGUMENT the length or the time to live is malformed')
 end
 if redis.call('STRLEN', key) < length then  -- else this is a delayed copy, and the string may have pieces already
+  check_memory(length, ttl)
   allocate(key, length, ttl)
 end
 return 1

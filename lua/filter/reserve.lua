@@ -5,7 +5,8 @@
 --          the generation)
 -- ARGV[2]  time to live in milliseconds from creation, 0 for none
 --
--- Reply: { header in hex, length of the string, time to live in ms or -1 }
+-- Reply: { header in hex, length of the string, time to live in ms or -1 }; and, if the script has created a large
+--        filter that the server may evict, its policy
 
 -- include: decimals
 -- include: header
@@ -25,6 +26,9 @@ if there or redis.call('EXISTS', key) == 1 then
   return there and describe(key, there) or refusal
 end
 describe(key, '')  -- if a right is missing, the server must refuse the call before the first write
+local policy = check_memory(new_bytes(template), ttl)
 -- The generation contains the time, so that a delayed copy of this call does not create a lost generation again.
 local time = clock()
-return describe(key, create(key, template:sub(1, 44) .. write_u64(time):sub(5) .. template:sub(49), ttl, time))
+local reply = describe(key, create(key, template:sub(1, 44) .. write_u64(time):sub(5) .. template:sub(49), ttl, time))
+reply[4] = policy
+return reply

@@ -3,6 +3,7 @@
 -- include: format
 -- include: header
 -- include: clock
+-- include: memory
 
 -- The description of a filter for a client: header in hex, length of the string, time to live in ms.
 local function describe(key, header)
@@ -18,11 +19,18 @@ local function check_template(template)
   end
 end
 
--- Let the server refuse to create a filter with this header before an older one is deleted.  The string may be longer
--- than it allows (proto-max-bulk-len), which it checks wherever it reads a bit.  These commands change nothing.
+-- The bytes of a new filter's string: the header alone if the first write creates the bits.
+local function new_bytes(template)
+  return template:byte(FLAGS) >= DEFERRED and HEADER_BYTES or size_of(template)
+end
+
+-- Let the server refuse to create a filter with this header before an older one under the key is deleted.  The string
+-- may be longer than it allows (proto-max-bulk-len), which it checks wherever it reads a bit.  These commands change
+-- nothing.
 local function probe(key, template)
   redis.call('SETRANGE', key, 0, '')
   redis.call('GETBIT', key, size_of(template) * 8 - 1)
+  check_memory(new_bytes(template) - redis.call('STRLEN', key), 0)
 end
 
 -- Store a string of zeros that expires after `ttl` ms, or never if `ttl` is 0.  The last byte is written first, so that
@@ -40,11 +48,10 @@ local function allocate(key, length, ttl)
   end
 end
 
--- Store an empty filter with this header, created at `time`, or now by the server's clock.  Store the header alone if
--- the first write creates the bits.
+-- Store an empty filter with this header, created at `time`, or now by the server's clock.
 local function create(key, template, ttl, time)
   local header = template:sub(1, 48) .. write_u64(time or clock()) .. write_u64(0)
-  allocate(key, template:byte(FLAGS) >= DEFERRED and HEADER_BYTES or size_of(template), ttl)
+  allocate(key, new_bytes(template), ttl)
   redis.call('SETRANGE', key, 0, header)
   return header
 end

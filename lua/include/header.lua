@@ -2,6 +2,7 @@
 -- include: numbers
 -- include: format
 -- include: identity
+-- include: memory
 
 -- An error reply unless a hash has the parameters that follow a description.
 local function check_config(key, description)
@@ -67,6 +68,7 @@ end
 local function make_bits(filter)
   if filter.first_bit > 0 and is_unwritten(filter.key, filter.header) then
     local call, key, header = redis.call, filter.key, filter.header
+    check_memory(size_of(header), 0)
     -- paste: make_bits
   end
 end

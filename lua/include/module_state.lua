@@ -1,5 +1,6 @@
 -- The creation and description of a filter in a key of the server's module.
 -- include: module_marks
+-- include: memory
 
 -- An error reply if the server lacks the module, or its scripts lack cmsgpack, else nil.
 local function module_missing(key)
@@ -27,8 +28,11 @@ local function state_of(key, created, questions)
 end
 
 -- Store a filter with its marks, which expires after `ttl` ms, or never if `ttl` is 0; return its description.  If a
--- command is refused, delete the filter and return the error reply.
+-- command is refused, delete the filter and return the error reply.  The module takes 1 / ln 2 bits of an item for each
+-- halving of the error rate, and its first bitmap has half the rate.
 local function create_marked(key, generation, kind, markers, copies, encoding, options, ttl, questions)
+  local entries, rate = tonumber(options[2]) or 0, tonumber(options[4]) or 1
+  check_memory(entries * math.log(2 / rate) / math.log(2) ^ 2 / 8, ttl)
   options[#options + 1] = 'ITEMS'
   append_marks(options, generation, kind, markers, copies, encoding)
   local made = redis.pcall('BF.INSERT', key, unpack(options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import Any
 
@@ -45,14 +46,14 @@ def test_a_bitmap_is_not_there_before_its_first_add(any_server: Server) -> None:
 
 
 def test_a_filter_that_a_server_has_no_room_for() -> None:
-    """`create` warns of a filter too large for the server, which creates it and then refuses every write."""
+    """`create` refuses a filter that is too large for the server, and says both sizes."""
     with running(binaries()["redis-8"], "--maxmemory", "3mb") as server:
         done = run_command(
             "create", "seen", "--url", server.url, "--capacity", 10_000_000, "--error-rate", 0.01
         )
-    assert done.returncode == 0
-    assert b"warning: the server uses" in done.stderr
-    assert b"maxmemory is 3 MiB" in done.stderr
+        assert server.client().exists("seen") == 0
+    assert done.returncode == 3
+    assert re.search(rb"OOM 13\d{6} bytes are wanted at once, and \d+ of maxmemory \(3145728\)", done.stderr)
 
 
 def rows(server: Server, *options: str) -> dict[str, dict[str, Any]]:

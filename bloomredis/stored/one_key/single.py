@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,9 +29,9 @@ R = TypeVar("R")
 State = tuple[bytes, int, int]
 """The reply of describe, reserve and clear: a header, the string's length and the time to live in ms."""
 
-_RESERVE, _DESCRIBE, _CLEAR = (
-    scripts.load_script(verb, forms.state) for verb in ("reserve", "describe", "clear")
-)
+_RESERVE: Final = scripts.load_script("reserve", forms.created)
+_DESCRIBE, _CLEAR = (scripts.load_script(verb, forms.state) for verb in ("describe", "clear"))
+_log: Final = logging.getLogger("bloomredis")
 _DELETE: Final = scripts.load_script("delete", forms.integer)
 
 
@@ -181,6 +182,12 @@ class StoredFilter(Capped[Header]):
         if self._new is None:
             return (yield from self.describe()).header
         template = replace(self._new, generation=os.urandom(8)).pack()
-        reply = yield from self._call(_RESERVE, [template, self._ttl], self.wait)
+        reply, policy = yield from self._call(_RESERVE, [template, self._ttl], self.wait)
         self._check_ttl(reply[-1])
+        if policy:
+            _log.warning(
+                "%r takes %d bytes of a server that evicts keys when its memory is full (maxmemory-policy "
+                "%s): use one with noeviction, or its loss will be a FilterLostError",
+                *(self.name, reply[1], policy if isinstance(policy, str) else policy.decode()),
+            )
         return self.read(reply).header

@@ -1,4 +1,4 @@
 if unwritten then
-  -- paste: make_bits
+  -- rare: first_write
   unwritten = false
 end
