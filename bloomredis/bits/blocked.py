@@ -15,7 +15,7 @@ from typing import Any, Final
 from mmh3 import hash_bytes
 
 from bloomredis.bits import block_hashing, encoding
-from bloomredis.bits.arrays import np
+from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import BlockBits
 from bloomredis.bits.block_hashing import (
     BIT_VALUES,
@@ -134,6 +134,24 @@ class Blocked:
         values, pack = BIT_VALUES[self.block_bits], ENTRIES[self.block_bits].pack
         several, end = self.blocks_per_item > 1, 4 + self.bits_per_block
         return several, values, end, self.num_blocks, self.block_bytes, pack
+
+    def numbers_in(self, packed: bytes) -> bytes:
+        """Return the numbers of packed blocks, as little-endian u32."""
+        return self._entries(packed)[:, 0].tobytes()
+
+    def present_in(self, packed: bytes, blocks: bytes) -> list[bool] | None:
+        """Return whether all bits of packed items are set in their blocks; None if blocks are missing."""
+        masks = self._entries(packed)[:, 1:]
+        if len(blocks) != masks.size * 4:
+            return None
+        stored = np.frombuffer(blocks, dtype="<u4").reshape(masks.shape)
+        missing = (~stored & masks).reshape(len(masks) // self.blocks_per_item, -1)
+        answers: list[bool] = (missing.max(axis=1) == 0).tolist()
+        return answers
+
+    def _entries(self, packed: bytes) -> NDArray[np.uint32]:
+        """Return a row for each packed block: its number, and the words of its mask."""
+        return np.frombuffer(packed, dtype="<u4").reshape(-1, (NUMBER_BYTES + self.block_bytes) // 4)
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the blocks of encoded items, item after item."""

@@ -58,6 +58,7 @@ _VARIANTS: Final[Mapping[str, tuple[Variant, ...]]] = {
     "claim": (*_STORED, ("module",), *_CAPPED, (CAPPED, "module")),
     "commit": (*_STORED, ("module",)),
     "module_add": ((), (CAPPED, "module")),
+    "read_blocks": (("one", "blocks"),),
     "remove": (("one", "counters"),),
     "add_count": (("one",), ("layers",), ("bitmap",), ("bitmaps",), (CAPPED, "one")),
     "or_segment": (("one",), ("layers",), ("bitmap",)),
