@@ -111,6 +111,8 @@ def dedupe(  # long: the signature declares every option
     how many marked lines were not written or not read; with --kind counting it unmarks them instead. If the
     command is killed, such lines stay marked without a message. Lines that the reader has taken count as
     printed.
+
+    Lines without the column or key are counted in a warning; if no line has it, the command fails at the end.
     """
     columns = Columns(keys_by(field, delimiter, json_key, is_csv=csv), missing)
     wanted = Wanted(

@@ -50,6 +50,10 @@ class Deduping:
             self._crowding.added(len(batch), new)
             self._columns.check()
         self._crowding.end()
+        if self._columns.missed is not None:
+            self.totals["missing"] = self._columns.missed
+        if warning := self._columns.end(self.totals["read"]):
+            messages.warn(warning)
 
     def _pieces(self, keys: Sequence[Key], lines: Sequence[bytes]) -> Iterator[Piece]:
         """Yield the pieces of a batch, each small enough to be marked at once."""

@@ -66,12 +66,14 @@ class Columns:
     """Selection of the part of lines that is compared.
 
     :param keys: a function from lines to that part, None for whole lines.
+    :ivar missed: the number of lines without that part; None for whole lines.
     """
 
     def __init__(self, keys: Keys | None, missing: Missing = Missing.KEEP) -> None:
         self._keys = keys
         self._missing = missing
         self._refused: int | None = None
+        self.missed = None if keys is None else 0
 
     def split(self, lines: list[bytes], before: int) -> tuple[Sequence[Key], Sequence[bytes]]:
         """Return distinct keys and the first line with each; a line that passes anyway has its number as key.
@@ -85,7 +87,9 @@ class Columns:
         for number, (key, line) in enumerate(zip(self._keys(lines), lines, strict=True), before + 1):
             if key is not None:
                 first.setdefault(key, line)
-            elif self._missing is Missing.KEEP:
+                continue
+            self.missed = (self.missed or 0) + 1
+            if self._missing is Missing.KEEP:
                 first[number] = line
             elif self._missing is Missing.ERROR:
                 self._refused = number
@@ -98,3 +102,15 @@ class Columns:
             raise ValueError(
                 f"line {self._refused} has no such column or key; --missing keep or drop continues after it"
             )
+
+    def end(self, read: int) -> str | None:
+        """Return a warning about lines without the column or key; raise `ValueError` if no line has it.
+
+        :param read: the number of all lines.
+        """
+        if not self.missed:
+            return None
+        done = "dropped" if self._missing is Missing.DROP else "kept"
+        if self.missed == read:
+            raise ValueError(f"no line has such a column or key; all {read:,} were {done}: is it misspelt?")
+        return f"lines that were {done} without the column or key: {self.missed:,} of {read:,}"

@@ -36,10 +36,21 @@ def test_json_lines() -> None:
     """The value of a key is compared; lines without the key pass, or are treated as --missing says."""
     data = b'{"id": 1, "v": 1}\n{"v": 2, "id": 1}\n{"id": "1"}\n{"id": [1]}\n{"id": [1] }\n'
     data += b'{"v": 1}\nx\n{"v": 1}\n'
-    kept = printed("dedupe", *URL, "--json-key", "id", data=data)
-    assert kept == b'{"id": 1, "v": 1}\n{"id": [1]}\n{"v": 1}\nx\n{"v": 1}\n'
-    kept = printed("dedupe", *URL, "--json-key", "id", "--missing", "drop", data=data)
-    assert kept == b'{"id": 1, "v": 1}\n{"id": [1]}\n'
+    done = run_command("dedupe", *URL, "--json-key", "id", data=data)
+    assert done.stdout == b'{"id": 1, "v": 1}\n{"id": [1]}\n{"v": 1}\nx\n{"v": 1}\n'
+    assert done.stderr == b"bloomredis: warning: lines that were kept without the column or key: 3 of 8\n"
+    done = run_command("dedupe", *URL, "--json-key", "id", "--missing", "drop", data=data)
+    assert done.stdout == b'{"id": 1, "v": 1}\n{"id": [1]}\n'
+    assert b"that were dropped without the column or key: 3 of 8" in done.stderr
+
+
+@for_each("option", [("--json-key", "ID"), ("--field", 9)])
+def test_a_column_that_no_line_has(option: tuple[str, object]) -> None:
+    """A misspelt key does not switch deduplication off in silence."""
+    done = run_command("dedupe", *URL, *option, data=b'{"id": 1}\n' * 2)
+    assert (done.returncode, done.stdout) == (2, b'{"id": 1}\n' * 2)
+    assert b"no line has such a column or key; all 2 were kept: is it misspelt?" in done.stderr
+    assert run_command("dedupe", *URL, *option).returncode == 0
 
 
 @for_each(
@@ -59,7 +70,7 @@ def test_json_lines() -> None:
 def test_different_json_values_are_different(one: bytes, other: bytes) -> None:
     """Though they are the same float, or one is the other's text; a value that is nested too deep passes."""
     data = b'{"id":%b}\n{"id":%b}\n' % (one, other)
-    assert printed("dedupe", *URL, "--json-key", "id", data=data) == data
+    assert run_command("dedupe", *URL, "--json-key", "id", data=data).stdout == data
 
 
 @for_each(
