@@ -113,7 +113,9 @@ def check(
 
 
 def _batches(items: list[str] | None, stop: Stop, *, keep_cr: bool) -> Iterator[list[bytes]]:
-    if items:
+    if items and items != ["-"]:
+        if "-" in items:
+            raise ValueError("- means the lines of stdin and stands alone; give the item - as such a line")
         yield [item.encode(errors="surrogateescape") for item in items]
     else:
         yield from lines_of([STDIN], stop, quiet=True, keep_cr=keep_cr)

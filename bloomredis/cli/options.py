@@ -97,7 +97,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME", help="The filters' k
 Items = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="ITEM", help="Items; without any, the lines of stdin are read.", show_default=False
+        metavar="ITEM", help="Items; without any, or for -, the lines of stdin.", show_default=False
     ),
 ]
 KeepCr = Annotated[

@@ -47,6 +47,10 @@ def test_lines_of_stdin(any_server: Server) -> None:
     assert printed("add", "seen", *url, data=lines) == b"read  4\nnew   4\n"
     assert printed("check", "seen", *url, data=lines + b"\nz") == lines + b"\n"
     assert printed("check", "seen", "--count", *url, data=lines + b"\nz") == b"read   5\nfound  4\n"
+    assert printed("check", "seen", "-", *url, data=lines) == lines + b"\n"
+    done = run_command("add", "seen", "a", "-", *url, data=lines)
+    assert (done.returncode, b"stands alone" in done.stderr) == (2, True)
+    assert run_command("check", "seen", "a", *url).returncode == 1
 
 
 def test_reports_as_json(any_server: Server) -> None:
