@@ -36,7 +36,8 @@ def shown(value: object) -> str:
 def name(value: str) -> str:
     """Return a filter's name, a non-empty str."""
     if not isinstance(value, str):
-        raise TypeError(f"name must be a str, not {type(value).__name__} {shown(value)}")
+        order = "; the client comes first, then the name" if hasattr(value, "execute_command") else ""
+        raise TypeError(f"name must be a str, not {type(value).__name__} {shown(value)}{order}")
     if not value:
         raise ValueError("name must not be empty")
     _encoded("name", value)

@@ -37,7 +37,9 @@ def integer(what: str, value: SupportsIndex) -> int:
     with suppress(TypeError):
         if not isinstance(value, bool):
             return index(value)
-    raise TypeError(f"{what} must be an int, not {type(value).__name__} {value!r}")
+    given = f"{type(value).__name__} {value!r}"
+    way_out = f": write {int(value):_}" if isinstance(value, float) and value.is_integer() else ""
+    raise TypeError(f"{what} must be an int, not {given}{way_out}")
 
 
 def positive(what: str, value: SupportsIndex, most: int | None = None) -> int:
@@ -101,7 +103,7 @@ def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
         raise ValueError(
             f"capacity {capacity} at error_rate {error_rate} needs {bits} bits; one key holds at most "
             f"2^32 bits less {HEADER_BITS} for the header, {MAX_BITS}: "
-            "lower the capacity or allow a higher error_rate"
+            "use a ShardedBloomFilter, lower the capacity or allow a higher error_rate"
         )
     return bits
 

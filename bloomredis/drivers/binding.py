@@ -311,6 +311,7 @@ def is_asyncio(client: object) -> bool:
 
 _HINTS: Final = {
     "too many positional": "; all but client and name are keywords: capacity=1000, error_rate=0.01",
+    "missing a required argument: 'capacity'": "; open(client, name) opens a filter that is stored",
     "'on_full'": "; it is for a BloomFilter, of which one script counts all items",
 }
 """What to add to the errors for wrong arguments, by a part of their text."""

@@ -179,7 +179,8 @@ def _confirmed(wait: Wait, outcome: Reply) -> Reply:
     count = read("WAIT", integer, replicas)
     if count < wait.replicas:
         raise Unconfirmed(
-            f"only {count} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
+            f"only {count} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms; it "
+            "is on the primary: repeat the call, or lower min_replicas"
         )
     return reply
 

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+import redis
 import redis.asyncio
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, FilterMismatchError, OutcomeUnknownError, ScalingBloomFilter, compat
 from tests.support.values import for_each
 
 
@@ -230,3 +231,41 @@ def test_encode_must_return_bytes() -> None:
     f = BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1, encode=str)  # type: ignore[arg-type]  # the point
     with pytest.raises(TypeError, match=r"encode must return bytes, not str for 1\.5"):
         f.add(1.5)  # type: ignore[arg-type]  # tested on purpose
+
+
+ANY_FILTER: Any = BloomFilter
+ANY_SCALING: Any = ScalingBloomFilter
+
+
+@for_each(
+    ("call", "way_out"),
+    [
+        (
+            lambda client: ANY_FILTER(client, "f", capacity=10**10, error_rate=0.01),
+            "use a ShardedBloomFilter",
+        ),
+        (lambda client: ANY_SCALING(client, "f"), r"open\(client, name\) opens a filter that is stored"),
+        (lambda client: ANY_FILTER(client, "f", capacity=1e6, error_rate=0.01), "write 1_000_000$"),
+        (lambda client: ANY_FILTER("f", client), "the client comes first, then the name"),
+    ],
+)
+def test_an_error_says_the_way_out(call: Callable[[redis.Redis], object], way_out: str) -> None:
+    """And comes before any I/O."""
+    with pytest.raises((TypeError, ValueError), match=way_out):
+        call(redis.Redis(port=1))
+
+
+def test_a_bitmap_of_another_system_without_its_layout(any_client: redis.Redis) -> None:
+    """The error names the option that is missing."""
+    BloomFilter(any_client, "f", layout=compat.go_zero(1000)).add("a")
+    with pytest.raises(FilterMismatchError, match=r"or give the layout= of the other system .*compat"):
+        BloomFilter.open(any_client, "f")
+
+
+def test_a_write_that_no_replica_confirms(any_client: redis.Redis) -> None:
+    """The error says where the item is."""
+    f = BloomFilter(any_client, "f", capacity=100, error_rate=0.01, min_replicas=1, replica_timeout=0.001)
+    with pytest.raises(
+        OutcomeUnknownError, match="it is on the primary: repeat the call, or lower min_replicas"
+    ):
+        f.add("a")

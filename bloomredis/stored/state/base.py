@@ -340,7 +340,10 @@ class Stored(ABC):
             return FilterNotFoundError(
                 f"there is no filter {self.name!r}; give capacity and error_rate to create it"
             )
-        return FilterMismatchError(f"{self.name!r} holds no Bloom filter ({refusal}); use another name")
+        return FilterMismatchError(
+            f"{self.name!r} holds no Bloom filter ({refusal}); use another name, "
+            "or give the layout= of the other system whose bitmap it is (bloomredis.compat)"
+        )
 
 
 def taken(name: str) -> FilterMismatchError:
