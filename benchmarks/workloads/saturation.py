@@ -8,7 +8,6 @@ is the rate that a server reaches when nothing else limits it.
 from __future__ import annotations
 
 import itertools
-import math
 import select
 import socket
 from collections import deque
@@ -97,8 +96,6 @@ class _Ours:
     def _call(self, verb: str, number: int, asked: Any) -> _Call:
         """Return an operation's first call; it then gets a reply, so that its session is reused."""
         operations: Any = self._peers[number].filter._operations  # noqa: SLF001 - it makes the calls
-        if operations.capacity_watch is not None:  # the check of the capacity, once a second, is left out
-            operations.capacity_watch.next_check = math.inf
         operation = getattr(operations, verb)(asked)
         call = next(operation)
         assert isinstance(call, Add | Contains | ContainsByReading), f"{verb} begins with {call!r}"
