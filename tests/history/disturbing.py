@@ -18,9 +18,9 @@ from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
 from bloomredis.stored.shards import record as shard_record
 from tests.history.crashing import Crash, Work
 from tests.history.faults import Faults
-from tests.history.losses import Loss
 from tests.history.plans import REMEMBERED, SHARDS, SLICES, Plan
 from tests.history.watching import REPLACED, Watch, Watched
+from tests.rules.generations import Loss
 from tests.support.background import started
 from tests.support.servers import Server
 

@@ -18,9 +18,9 @@ from bloomredis import BloomFilter
 from tests.history.calls import Ask, Call, Work
 from tests.history.faults import Faults, Rates
 from tests.history.plans import SIZE, Plan
-from tests.history.rules import History, violations
 from tests.history.seats import Seat
 from tests.history.working import Worker
+from tests.rules.answers import History, violations
 from tests.support.proxy import proxied
 from tests.support.servers import Server
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from tests.history.judging import all_violations
 from tests.history.plans import Kind, Plan
 from tests.history.rounds import MOST_TOLD, Crew, Found, finished, made
+from tests.rules.judging import all_violations
 from tests.support.background import started
 from tests.support.clusters import Cluster, Node, wait_until
 

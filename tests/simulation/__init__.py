@@ -5,7 +5,7 @@ step, against one server in this process that runs the real scripts. Faults come
 callers' answers are checked against the changes that the server made.
 
 A `Stage` has the processes, the network and the servers. `World` judges filters in one key, step by step.
-`many.world.ManyWorld` judges filters of many keys, at the end, by the rules of `tests.history`.
+`many.world.ManyWorld` judges filters of many keys, at the end, by the rules of `tests.rules`.
 
 `python -m tests.simulation --seed N` replays a run; `python -m tests.simulation --help` describes the rest.
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.judging import answer_violations
-from tests.history.loss_rules import loss_violations
-from tests.history.rules import History
+from tests.rules.answers import History
+from tests.rules.judging import answer_violations
+from tests.rules.losses import loss_violations
 from tests.simulation.draining import call, drain
 from tests.simulation.history import Violation
 from tests.simulation.many.faults import EXPLAINING

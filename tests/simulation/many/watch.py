@@ -9,8 +9,8 @@ from bloomredis.stored.header import IDENTITY_BYTES
 from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
 from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.record import ShardRecord
-from tests.history.losses import Loss
 from tests.history.plans import Kind
+from tests.rules.generations import Loss
 from tests.simulation.database import Database
 from tests.simulation.many.kinds import KEY, SHARDS
 from tests.simulation.network import node_of

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Final
 
 from tests.history.calls import Call
-from tests.history.losses import Generations, Loss, meet
 from tests.history.plans import Plan
+from tests.rules.generations import Generations, Loss, meet
 
 GRAIN: Final = 0.003
 """Seconds: the server counts whole milliseconds, from the time it reads the command."""

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.history.calls import Call
-from tests.history.losses import meet
-from tests.history.rules import GRAIN, History
+from tests.rules.answers import GRAIN, History
+from tests.rules.generations import meet
 
 
 class Grant:

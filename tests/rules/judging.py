@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.claim_rules import claim_violations
-from tests.history.loss_rules import loss_violations
-from tests.history.remembering import memory_violations
-from tests.history.rules import History, violations
+from tests.rules.answers import History, violations
+from tests.rules.claims import claim_violations
+from tests.rules.losses import loss_violations
+from tests.rules.remembering import memory_violations
 
 
 def all_violations(history: History) -> Iterator[str]:

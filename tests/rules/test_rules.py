@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from tests.history.calls import Call
-from tests.history.claim_rules import claim_violations
-from tests.history.loss_rules import loss_violations
-from tests.history.losses import Generations, Loss
 from tests.history.plans import REMEMBERED, SLICES, Plan
-from tests.history.remembering import memory_violations
-from tests.history.rules import History, violations
+from tests.rules.answers import History, violations
+from tests.rules.claims import claim_violations
+from tests.rules.generations import Generations, Loss
+from tests.rules.losses import loss_violations
+from tests.rules.remembering import memory_violations
 from tests.support.values import for_each
 
 PLAN = Plan("seed", "items", 1, 0.0, 1.0)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from tests.history.calls import Call
-from tests.history.losses import meet
 from tests.history.plans import SLICES
-from tests.history.rules import GRAIN, History, told
+from tests.rules.answers import GRAIN, History, told
+from tests.rules.generations import meet
 
 
 def memory_violations(history: History) -> Iterator[str]:

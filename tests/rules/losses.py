@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.history.calls import Call
-from tests.history.losses import Loss
-from tests.history.rules import History
+from tests.rules.answers import History
+from tests.rules.generations import Loss
 
 _WAYS_OUT: Final = ("reserve", "clear", "delete")
 
