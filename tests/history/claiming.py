@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.history.calls import Ask, Call, Outcome, Work
+from tests.history.calls import Ask, Outcome, Work
 from tests.history.working import Worker
+from tests.rules.calls import Call
 
 LEASES: Final = (0.05, 0.3, 5.0)
 """Seconds: some leases end while their holder is busy."""

@@ -23,11 +23,11 @@ from redis.retry import Retry
 
 import bloomredis
 import bloomredis.asyncio
-from tests.history.calls import Call
 from tests.history.claiming import ClaimWorker
 from tests.history.plans import Plan
 from tests.history.seats import Seat
 from tests.history.working import PATIENCE, CountingWorker, Hand, ItemWorker, Worker
+from tests.rules.calls import Call
 from tests.support.background import Child, started
 from tests.support.holes import open_holes
 

@@ -15,13 +15,13 @@ import redis
 
 import bloomredis
 from tests.history import crashing
-from tests.history.calls import Call
 from tests.history.crashing import Crash
 from tests.history.disturbing import disturbed
 from tests.history.faults import Faults, Rates
 from tests.history.plans import KINDS, LATEST_COPY, Kind, Plan, plan
 from tests.history.process import Links, serve
 from tests.rules.answers import History
+from tests.rules.calls import Call
 from tests.rules.generations import Loss
 from tests.rules.judging import all_violations
 from tests.support.proxy import proxied

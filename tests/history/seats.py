@@ -16,7 +16,8 @@ from bloomredis import (
     OutcomeUnknownError,
     ServerRefusedError,
 )
-from tests.history.calls import Ask, Call, Outcome, State, Work
+from tests.history.calls import Ask, Outcome, Work
+from tests.rules.calls import Call, State
 
 VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "add": lambda f, ask: f.add(ask.items[0], token=ask.token),

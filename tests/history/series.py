@@ -15,12 +15,13 @@ from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter
-from tests.history.calls import Ask, Call, Work
+from tests.history.calls import Ask, Work
 from tests.history.faults import Faults, Rates
 from tests.history.plans import SIZE, Plan
 from tests.history.seats import Seat
 from tests.history.working import Worker
 from tests.rules.answers import History, violations
+from tests.rules.calls import Call
 from tests.support.proxy import proxied
 from tests.support.servers import Server
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from tests.history.calls import Ask, Call, Outcome, Work
+from tests.history.calls import Ask, Outcome, Work
 from tests.history.plans import Plan
+from tests.rules.calls import Call
 
 PATIENCE: Final = 30.0
 """Seconds after the end of a round for retries of calls without an answer."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from tests.history.calls import Call
 from tests.history.plans import Plan
+from tests.rules.calls import Call
 from tests.rules.generations import Generations, Loss, meet
 
 GRAIN: Final = 0.003

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.history.calls import Call
 from tests.rules.answers import GRAIN, History
+from tests.rules.calls import Call
 from tests.rules.generations import meet
 
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.history.calls import Call
 from tests.rules.answers import History
+from tests.rules.calls import Call
 from tests.rules.generations import Loss
 
 _WAYS_OUT: Final = ("reserve", "clear", "delete")

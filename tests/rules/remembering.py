@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from tests.history.calls import Call
 from tests.history.plans import SLICES
 from tests.rules.answers import GRAIN, History, told
+from tests.rules.calls import Call
 from tests.rules.generations import meet
 
 

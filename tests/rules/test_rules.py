@@ -6,9 +6,9 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from tests.history.calls import Call
 from tests.history.plans import REMEMBERED, SLICES, Plan
 from tests.rules.answers import History, violations
+from tests.rules.calls import Call
 from tests.rules.claims import claim_violations
 from tests.rules.generations import Generations, Loss
 from tests.rules.losses import loss_violations

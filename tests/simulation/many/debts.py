@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.history.calls import Ask
-from tests.history.calls import Call as Record
+from tests.rules.calls import Call as Record
 from tests.simulation.processes import Owner
 
 LEASE: Final = 1.0

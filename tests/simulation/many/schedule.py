@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection
 from typing import Final
 
-from tests.history.calls import Call as Record
+from tests.rules.calls import Call as Record
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.many.faults import FAULTS
 from tests.simulation.many.kinds import ITEMS, NAMES

@@ -12,8 +12,8 @@ import redis
 from bloomredis.errors import BatchInterruptedError
 from tests.history import seats
 from tests.history.calls import Ask
-from tests.history.calls import Call as Record
 from tests.history.plans import Kind
+from tests.rules.calls import Call as Record
 from tests.simulation.actions import Scenario
 from tests.simulation.environment import Environment
 from tests.simulation.history import Violation
