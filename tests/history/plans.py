@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from bloomredis.stored.shards import record as shard_record
+from tests.rules.calls import Terms
 
 Kind = Literal["items", "claims", "counting", "module", "scaling", "rotating", "sharded"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -23,6 +24,7 @@ REMEMBERED: Final = 0.8
 """Seconds for which a rotating filter certainly finds an item."""
 SHARDS: Final = 8
 LATEST_COPY: Final = 0.5
+"""Seconds after a call's end within which a late copy may be executed, plus a wide margin."""
 LATEST_COPY_OF_A_FROZEN_NODE: Final = 5.0
 
 
@@ -99,14 +101,10 @@ class Plan:
         return MADE[self.kind]
 
     @property
-    def remembered(self) -> float:
-        """Seconds for which a rotating filter certainly finds an item."""
-        return REMEMBERED
-
-    @property
-    def latest_copy(self) -> float:
-        """Seconds after a call's end within which a late copy may be executed, plus a wide margin."""
-        return LATEST_COPY_OF_A_FROZEN_NODE if self.nodes else LATEST_COPY
+    def terms(self) -> Terms:
+        """What the rules know of the filter."""
+        late = LATEST_COPY_OF_A_FROZEN_NODE if self.nodes else LATEST_COPY
+        return Terms(self.kind, self.on_lost, self.claims, REMEMBERED, SLICES, late, self.shard)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -214,7 +214,7 @@ def finished(client: redis.Redis, what: Plan, calls: list[Call], losses: Sequenc
             if present[item]
         }
     f.delete()
-    return History(what, calls, losses, present, counts, _left(client, what, losses))
+    return History(what.terms, calls, losses, present, counts, _left(client, what, losses))
 
 
 def _left(client: redis.Redis, what: Plan, losses: Sequence[Loss]) -> list[str]:

@@ -100,7 +100,7 @@ def series(server: Server, seed: int, count: int, way: str, rates: Rates = LOST)
         plan = Plan(f"{seed} {way}", "items", proxy.port, start, start)
         calls = WAYS[way](plan, items)
         present = dict(zip(items, BloomFilter.open(client, plan.seed).contains_many(items), strict=True))
-    wrong = list(violations(History(plan, calls, present=present)))
+    wrong = list(violations(History(plan.terms, calls, present=present)))
     new = sum(call.answer is True for call in calls)
     met = f"{faults.met['lost']} replies lost, {faults.met['re-sent call refused']} re-sent calls refused"
     seconds = time.monotonic() - start

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from tests.history.plans import Plan
-from tests.rules.calls import Call
+from tests.rules.calls import Call, Terms
 from tests.rules.generations import Generations, Loss, meet
 
 GRAIN: Final = 0.003
@@ -30,7 +29,7 @@ class History:
     :ivar left: the keys that exist after `delete()`.
     """
 
-    plan: Plan
+    terms: Terms
     calls: Sequence[Call]
     losses: Sequence[Loss] = ()
     present: Mapping[str, bool] = field(default_factory=dict)
@@ -49,7 +48,7 @@ class History:
 
     def standing(self, item: str) -> Generations:
         """Return the generations of the filter or shard that holds an item."""
-        shard = self.plan.shard(item)
+        shard = self.terms.shard(item)
         if shard not in self._standing:
             self._standing[shard] = Generations(loss for loss in self.losses if loss.shard in (None, shard))
         return self._standing[shard]
@@ -101,7 +100,7 @@ class History:
 
 def violations(history: History) -> Iterator[str]:
     """Yield each violation in the answers of a round without expiring items."""
-    if history.plan.kind == "counting":
+    if history.terms.kind == "counting":
         yield from _miscounted(history)
         return
     tests, adds = history.by_item("contains"), history.by_item("add")

@@ -1,8 +1,9 @@
-"""The record of a call: all that a rule knows of it."""
+"""What the rules know of a filter and of each call."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +11,27 @@ State = Literal["running", "answered", "unknown", "lost", "not held", "failed"]
 """The outcome of a call. `unknown`: every outcome that allows a retry. `lost`: a `FilterLostError`. `not
 held`: a `ClaimLostError`. `failed`: an error that no fault explains.
 """
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The filter of a history.
+
+    :ivar kind: "counting" and "rotating" filters have rules of their own.
+    :ivar claims: its items are claimed, not added.
+    :ivar remembered: seconds for which a rotating filter certainly finds an item.
+    :ivar slices: the number of slices of a rotating filter.
+    :ivar latest_copy: seconds after a call's end within which a late copy may be executed.
+    :ivar shard: returns the shard of an item, or None without shards.
+    """
+
+    kind: str
+    on_lost: Literal["raise", "recreate"] = "raise"
+    claims: bool = False
+    remembered: float = math.inf
+    slices: int = 1
+    latest_copy: float = 0.5
+    shard: Callable[[str], int | None] = lambda _: None
 
 
 @dataclass(slots=True)

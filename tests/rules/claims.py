@@ -57,7 +57,7 @@ def claim_violations(history: History) -> Iterator[str]:
 
 def _latest(history: History, call: Call) -> float:
     """Return the latest time at which a call may have been executed."""
-    return call.end + (0.0 if call.state == "answered" else history.plan.latest_copy)
+    return call.end + (0.0 if call.state == "answered" else history.terms.latest_copy)
 
 
 def _unequal(claims: Sequence[Call]) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _busy(
 def _may_last(history: History, claim: Call, deeds: Mapping[str | None, Sequence[Call]]) -> float:
     """Return the latest time until which a claim may last."""
     extended = [each for each in deeds[claim.name] if each.verb == "extend"]
-    late = history.plan.latest_copy
+    late = history.terms.latest_copy
     return max(each.end + late + each.lease for each in (claim, *extended)) + GRAIN
 
 

@@ -18,9 +18,9 @@ def all_violations(history: History) -> Iterator[str]:
 
 def answer_violations(history: History) -> Iterator[str]:
     """Yield each violation in the answers of a round."""
-    if history.plan.claims:
+    if history.terms.claims:
         yield from claim_violations(history)
-    elif history.plan.kind == "rotating":
+    elif history.terms.kind == "rotating":
         yield from memory_violations(history)
     else:
         yield from violations(history)

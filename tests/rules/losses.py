@@ -24,7 +24,7 @@ def loss_violations(history: History) -> Iterator[str]:
         owners[call.owner].append(call)
     for calls in owners.values():
         yield from _false_alarms(history, calls)
-        if history.plan.on_lost == "raise":
+        if history.terms.on_lost == "raise":
             yield from _silent_losses(history, calls)
     for key in history.left:
         yield f"left behind after delete(): {key}"
@@ -34,7 +34,7 @@ def _false_alarms(history: History, calls: Sequence[Call]) -> Iterator[str]:
     """Check that an object reports only losses since it last handled one."""
     for call in calls:
         if call.state == "lost" and (
-            history.plan.on_lost == "recreate"
+            history.terms.on_lost == "recreate"
             or not any(
                 loss.start < call.end and not _dealt(history, loss, call, calls) for loss in history.losses
             )
@@ -68,7 +68,7 @@ def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
         used = [call.start for call in calls if call.start > since and _used(history, call, loss)]
         if not loss.sure or not used:
             continue
-        forgotten = max(used) + history.plan.remembered if history.plan.kind == "rotating" else math.inf
+        forgotten = max(used) + history.terms.remembered if history.terms.kind == "rotating" else math.inf
         given = min(
             (each.start for each in calls if each.verb in _WAYS_OUT and each.end > loss.start),
             default=math.inf,
@@ -79,7 +79,7 @@ def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
                 and history.begun(call) > loss.end
                 and call.state == "answered"
                 and call.verb in ("add", "contains")
-                and loss.shard in (None, history.plan.shard(call.item))
+                and loss.shard in (None, history.terms.shard(call.item))
             )
             if silent and given > call.end:
                 yield f"silent loss after {loss}: {call}"
@@ -90,13 +90,13 @@ def _used(history: History, call: Call, loss: Loss) -> bool:
     if (
         call.state != "answered"
         or call.end > loss.start
-        or loss.shard not in (None, history.plan.shard(call.item))
+        or loss.shard not in (None, history.terms.shard(call.item))
     ):
         return False
-    if history.plan.kind == "rotating":  # a rotating filter forgets by itself
+    if history.terms.kind == "rotating":  # a rotating filter forgets by itself
         return bool(
             call.verb == "add"
             and call.answer
-            and history.first[call.name].start > loss.end - history.plan.remembered
+            and history.first[call.name].start > loss.end - history.terms.remembered
         )
     return call.verb == "add" or loss.shard is None

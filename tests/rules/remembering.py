@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from tests.history.plans import SLICES
 from tests.rules.answers import GRAIN, History, told
 from tests.rules.calls import Call
 from tests.rules.generations import meet
@@ -36,8 +35,8 @@ class Memory:
         self._answered = [call for call in adds if call.state == "answered"]
         self._unanswered = [call for call in adds if call.state != "answered"]
         self._winners = [call for call in self._answered if call.answer]
-        self._at_least = history.plan.remembered - GRAIN
-        self._at_most = history.plan.remembered * (1 + 1 / SLICES) + GRAIN
+        self._at_least = history.terms.remembered - GRAIN
+        self._at_most = history.terms.remembered * (1 + 1 / history.terms.slices) + GRAIN
         # An answer is forgotten with its item: the retry of the first add may then find that of another.
         self._late = [
             call
@@ -91,4 +90,4 @@ class Memory:
 
     def _latest(self, call: Call) -> float:
         """Return the latest time at which a call may have been executed."""
-        return call.end + (0.0 if call.state == "answered" else self._history.plan.latest_copy)
+        return call.end + (0.0 if call.state == "answered" else self._history.terms.latest_copy)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
-from tests.history.plans import REMEMBERED, SLICES, Plan
 from tests.rules.answers import History, violations
-from tests.rules.calls import Call
+from tests.rules.calls import Call, Terms
 from tests.rules.claims import claim_violations
 from tests.rules.generations import Generations, Loss
 from tests.rules.losses import loss_violations
 from tests.rules.remembering import memory_violations
 from tests.support.values import for_each
 
-PLAN = Plan("seed", "items", 1, 0.0, 1.0)
-COUNTING = replace(PLAN, kind="counting")
+TERMS = Terms("items")
+COUNTING = Terms("counting")
+RECREATES = Terms("items", on_lost="recreate")
 _numbers = itertools.count()
 
 
@@ -38,29 +37,27 @@ UNKNOWN: dict[str, Any] = {"state": "unknown", "name": "first"}
 LOSS = (Loss(1.0, 1.1),)
 PERHAPS = (Loss(1.0, 1.1, sure=False),)
 RIGHT: dict[str, History] = {
-    "one winner": History(PLAN, [add(0, True), add(0, False)], present={"x": True}),
-    "one asks again": History(PLAN, [add(0, **UNKNOWN), add(1, True, earlier="first")], present={"x": True}),
-    "one has not asked again": History(PLAN, [add(0, **UNKNOWN), add(1, False)], present={"x": True}),
-    "a winner a generation": History(
-        replace(PLAN, on_lost="recreate"), [add(0, True), add(2, True)], LOSS, {"x": True}
-    ),
+    "one winner": History(TERMS, [add(0, True), add(0, False)], present={"x": True}),
+    "one asks again": History(TERMS, [add(0, **UNKNOWN), add(1, True, earlier="first")], present={"x": True}),
+    "one has not asked again": History(TERMS, [add(0, **UNKNOWN), add(1, False)], present={"x": True}),
+    "a winner a generation": History(RECREATES, [add(0, True), add(2, True)], LOSS, {"x": True}),
     "added before what may have been a loss": History(
-        PLAN, [add(0, True), add(2, False)], PERHAPS, {"x": True}
+        TERMS, [add(0, True), add(2, False)], PERHAPS, {"x": True}
     ),
     "added again after what may have been a loss": History(
-        PLAN, [add(0, True), add(2, True)], PERHAPS, {"x": True}
+        TERMS, [add(0, True), add(2, True)], PERHAPS, {"x": True}
     ),
-    "a test before": History(PLAN, [call("contains", 0, False), add(0, True)], present={"x": True}),
+    "a test before": History(TERMS, [call("contains", 0, False), add(0, True)], present={"x": True}),
     "counted": History(COUNTING, [add(0, True), add(0, False), call("remove", 1, True)], counts={"x": 1}),
 }
 WRONG: dict[str, History] = {
-    "two winners": History(PLAN, [add(0, True), add(5, True)], present={"x": True}),
-    "no winner": History(PLAN, [add(0, False), add(0, False)], present={"x": True}),
-    "nobody added it before": History(PLAN, [add(0, False), add(5, True)], present={"x": True}),
-    "not in the filter": History(PLAN, [add(0, True)], present={"x": False}),
-    "nobody added it": History(PLAN, [call("contains", 0, False)], present={"x": True}),
-    "false negative": History(PLAN, [add(0, True), call("contains", 1, False)], present={"x": True}),
-    "false positive": History(PLAN, [call("contains", 0, True), add(1, True)], present={"x": True}),
+    "two winners": History(TERMS, [add(0, True), add(5, True)], present={"x": True}),
+    "no winner": History(TERMS, [add(0, False), add(0, False)], present={"x": True}),
+    "nobody added it before": History(TERMS, [add(0, False), add(5, True)], present={"x": True}),
+    "not in the filter": History(TERMS, [add(0, True)], present={"x": False}),
+    "nobody added it": History(TERMS, [call("contains", 0, False)], present={"x": True}),
+    "false negative": History(TERMS, [add(0, True), call("contains", 1, False)], present={"x": True}),
+    "false positive": History(TERMS, [call("contains", 0, True), add(1, True)], present={"x": True}),
     "was in 2 times, not 1": History(COUNTING, [add(0, True)], counts={"x": 2}),
     "not there": History(COUNTING, [add(0, True), call("remove", 1, False)], counts={"x": 1}),
     "no add was the first": History(COUNTING, [add(0, False)], counts={"x": 1}),
@@ -90,27 +87,27 @@ def commit(start: float, of: str, **more: Any) -> Call:
 
 
 CLAIMED_RIGHT: dict[str, History] = {
-    "one after the other": History(PLAN, [claim(0, "a"), claim(2, "b")]),
-    "given back": History(PLAN, [claim(0, "a"), call("release", 0.2, claim="a"), claim(0.4, "b")]),
+    "one after the other": History(TERMS, [claim(0, "a"), claim(2, "b")]),
+    "given back": History(TERMS, [claim(0, "a"), call("release", 0.2, claim="a"), claim(0.4, "b")]),
     "committed": History(
-        PLAN, [claim(0, "a"), commit(0.2, "a"), claim(0.4, "b", "done")], present={"x": True}
+        TERMS, [claim(0, "a"), commit(0.2, "a"), claim(0.4, "b", "done")], present={"x": True}
     ),
-    "busy": History(PLAN, [claim(0, "a"), claim(0.5, "b", "busy")]),
-    "equal items": History(PLAN, [claim(0, "a"), claim(0, "b", equal="a")]),
-    "again by the same name": History(PLAN, [claim(0, "a", holder="n"), claim(0.5, "b", holder="n")]),
+    "busy": History(TERMS, [claim(0, "a"), claim(0.5, "b", "busy")]),
+    "equal items": History(TERMS, [claim(0, "a"), claim(0, "b", equal="a")]),
+    "again by the same name": History(TERMS, [claim(0, "a", holder="n"), claim(0.5, "b", holder="n")]),
 }
 CLAIMED_WRONG: dict[str, History] = {
-    "two holders": History(PLAN, [claim(0, "a"), claim(0.5, "b")]),
-    "two holders\n": History(PLAN, [claim(0, "a", holder="n"), claim(0.5, "b", holder="m")]),
-    "unequal answers": History(PLAN, [claim(0, "a"), claim(0, "b", "busy", equal="a")]),
+    "two holders": History(TERMS, [claim(0, "a"), claim(0.5, "b")]),
+    "two holders\n": History(TERMS, [claim(0, "a", holder="n"), claim(0.5, "b", holder="m")]),
+    "unequal answers": History(TERMS, [claim(0, "a"), claim(0, "b", "busy", equal="a")]),
     "two commits": History(
-        PLAN, [claim(0, "a"), commit(0.2, "a"), claim(2, "b"), commit(3, "b")], present={"x": True}
+        TERMS, [claim(0, "a"), commit(0.2, "a"), claim(2, "b"), commit(3, "b")], present={"x": True}
     ),
-    "done, and nobody committed it": History(PLAN, [claim(0, "a", "done")]),
-    "busy, and nobody held it": History(PLAN, [claim(0, "a", "busy")]),
-    "committed, and not in the filter": History(PLAN, [claim(0, "a"), commit(0.2, "a")]),
+    "done, and nobody committed it": History(TERMS, [claim(0, "a", "done")]),
+    "busy, and nobody held it": History(TERMS, [claim(0, "a", "busy")]),
+    "committed, and not in the filter": History(TERMS, [claim(0, "a"), commit(0.2, "a")]),
     "nobody committed it": History(
-        PLAN, [claim(0, "a"), commit(2, "a", state="not held")], present={"x": True}
+        TERMS, [claim(0, "a"), commit(2, "a", state="not held")], present={"x": True}
     ),
 }
 
@@ -128,43 +125,43 @@ def test_wrong_claims(what: str) -> None:
 
 
 LOST: dict[str, Any] = {"state": "lost", "error": "FilterLostError('Call reserve() or clear()')"}
-ROTATING = replace(PLAN, kind="rotating")
-SHARDED = replace(PLAN, kind="sharded")
-SHARD = SHARDED.shard("x")
-OTHER = next(item for item in map(str, range(99)) if SHARDED.shard(item) != SHARD)
+WINDOW, SLICES = 0.8, 4
+ROTATING = Terms("rotating", remembered=WINDOW, slices=SLICES)
+SHARD, OTHER = 1, "y"
+SHARDED = Terms("sharded", shard=lambda item: SHARD + (item == OTHER))
 DAMAGE = (Loss(1.0, 1.1, lasts=True),)
 
 TOLD_RIGHT: dict[str, History] = {
-    "told": History(PLAN, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, True)], LOSS),
-    "its own clear": History(PLAN, [add(0, True), call("clear", 2), add(3, True)], LOSS),
-    "had not used it": History(PLAN, [add(2, True)], LOSS),
-    "goes on": History(replace(PLAN, on_lost="recreate"), [add(0, True), add(2, True)], LOSS),
-    "perhaps no loss": History(PLAN, [add(0, True), add(2, True)], PERHAPS),
+    "told": History(TERMS, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, True)], LOSS),
+    "its own clear": History(TERMS, [add(0, True), call("clear", 2), add(3, True)], LOSS),
+    "had not used it": History(TERMS, [add(2, True)], LOSS),
+    "goes on": History(RECREATES, [add(0, True), add(2, True)], LOSS),
+    "perhaps no loss": History(TERMS, [add(0, True), add(2, True)], PERHAPS),
     "another shard": History(
         SHARDED,
         [add(0, True), add(0, True, item=OTHER), add(2, True, item=OTHER)],
         (Loss(1, 1.1, shard=SHARD),),
     ),
     "damaged until it is cleared": History(
-        PLAN, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, **LOST)], DAMAGE
+        TERMS, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, **LOST)], DAMAGE
     ),
     "forgotten before": History(ROTATING, [add(0, True), add(2, True)], (Loss(1.5, 1.6),)),
     "told while another call was under way": History(
-        PLAN, [add(0, True), call("reserve", 2), add(2.05, False), add(3, **LOST)], LOSS
+        TERMS, [add(0, True), call("reserve", 2), add(2.05, False), add(3, **LOST)], LOSS
     ),
     "a shard that was not used since the filter was opened anew": History(
         SHARDED, [add(0, True), call("reserve", 1), add(3, True)], (Loss(2, 2.1, shard=SHARD),)
     ),
 }
 TOLD_WRONG: dict[str, History] = {
-    "silent loss": History(PLAN, [add(0, True), add(2, True)], LOSS),
+    "silent loss": History(TERMS, [add(0, True), add(2, True)], LOSS),
     "silent loss after loss": History(SHARDED, [add(0, True), add(2, True)], (Loss(1, 1.1, shard=SHARD),)),
     "silent": History(ROTATING, [add(0.9, True), add(1.2, True)], LOSS),
-    "unexpected end": History(PLAN, [add(0, state="failed", error="KeyError()")]),
-    "told of a loss": History(PLAN, [add(0, **LOST)]),
-    "and nothing was lost": History(PLAN, [add(0, True), call("reserve", 2), add(3, **LOST)], LOSS),
-    "nothing was lost": History(replace(PLAN, on_lost="recreate"), [add(2, **LOST)], LOSS),
-    "left behind after delete()": History(PLAN, [], left=["seed"]),
+    "unexpected end": History(TERMS, [add(0, state="failed", error="KeyError()")]),
+    "told of a loss": History(TERMS, [add(0, **LOST)]),
+    "and nothing was lost": History(TERMS, [add(0, True), call("reserve", 2), add(3, **LOST)], LOSS),
+    "nothing was lost": History(RECREATES, [add(2, **LOST)], LOSS),
+    "left behind after delete()": History(TERMS, [], left=["seed"]),
 }
 
 
@@ -180,11 +177,11 @@ def test_wrongly_told(what: str) -> None:
     assert any(what in each for each in loss_violations(TOLD_WRONG[what]))
 
 
-SLICE = REMEMBERED / SLICES
+SLICE = WINDOW / SLICES
 KEPT: dict[str, History] = {
-    "new after a window": History(ROTATING, [add(0, True), add(REMEMBERED, True)]),
-    "there for a slice more": History(ROTATING, [add(0, True), add(REMEMBERED + SLICE, False)]),
-    "not there after a window": History(ROTATING, [add(0, True), call("contains", REMEMBERED, False)]),
+    "new after a window": History(ROTATING, [add(0, True), add(WINDOW, True)]),
+    "there for a slice more": History(ROTATING, [add(0, True), add(WINDOW + SLICE, False)]),
+    "not there after a window": History(ROTATING, [add(0, True), call("contains", WINDOW, False)]),
     "told late by its object": History(
         ROTATING, [add(0, **UNKNOWN), add(1.5, True), call("contains", 1.7, False), add(1.8, True)]
     ),
@@ -193,9 +190,9 @@ KEPT: dict[str, History] = {
     "added by one whose retry came after a window": History(
         ROTATING,
         [
-            add(0, False, end=REMEMBERED + 0.2),
+            add(0, False, end=WINDOW + 0.2),
             call("contains", 0.5, True),
-            add(REMEMBERED, True, owner="other"),
+            add(WINDOW, True, owner="other"),
         ],
     ),
 }
@@ -205,7 +202,7 @@ FORGOTTEN: dict[str, History] = {
     "already there, and nobody added it within": History(ROTATING, [add(0, True), add(1.5, False)]),
     "nobody added it": History(ROTATING, [call("contains", 0, True)]),
     "already there, and nobody added": History(
-        ROTATING, [add(0, False, end=REMEMBERED / 2), call("contains", 0.5, True)]
+        ROTATING, [add(0, False, end=WINDOW / 2), call("contains", 0.5, True)]
     ),
 }
 

@@ -32,13 +32,13 @@ def finish(world: ManyWorld) -> None:
     for item in range(ITEMS):
         call(world, f"end{item}", "end.a", "contains", (item,), None)
     present = {record.item: record.answer is True for record in world.records[known:]}
-    last = world.records[known:] if world.plan.kind == "rotating" else []
+    last = world.records[known:] if world.terms.kind == "rotating" else []
     del world.records[known:]
     losses = list(world.watch.losses)
     call(world, "delete", "end.a", "delete", (), None)
     del world.records[known:]
     world.records += last
-    history = History(world.plan, world.records, losses, present, left=list(_left(world)))
+    history = History(world.terms, world.records, losses, present, left=list(_left(world)))
     for told in _told(history, world):
         what, _, _ = told.partition(":")
         raise Violation(_rule(what), told)

@@ -1,9 +1,8 @@
-"""The kinds of filters of many keys that are simulated, and the plans that their rules use."""
+"""The kinds of filters of many keys that are simulated, and what the rules know of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +11,8 @@ from bloomredis.operations.kinds.rotating import RotatingOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
 from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.stored.shards import record as shard_record
-from tests.history.plans import SLICES, Kind, Made, Plan
+from tests.history.plans import SLICES, Kind
+from tests.rules.calls import Terms
 
 KEY: Final = "f"
 ITEMS: Final = 12
@@ -26,7 +26,7 @@ STRAY_SECONDS: Final = 2.0
 class Simulated(NamedTuple):
     """A kind of filter.
 
-    :ivar name: the kind's name in the history's rules.
+    :ivar name: the name of the kind in the rules.
     """
 
     name: Kind
@@ -55,28 +55,12 @@ KINDS: Final = {
         {"capacity": 100, "error_rate": 1e-9, "shards": SHARDS},
     ),
 }
-_BY_NAME: Final = {kind.name: kind for kind in KINDS.values()}
 
 
-@dataclass(frozen=True)
-class SimulatedPlan(Plan):
-    """The plan of a schedule."""
-
-    @property
-    def made(self) -> Made:
-        kind = _BY_NAME[self.kind]
-        return Made(kind.asynchronous.__name__, kind.options)
-
-    @property
-    def remembered(self) -> float:
-        return WINDOW
-
-    @property
-    def latest_copy(self) -> float:
-        return STRAY_SECONDS
-
-    def shard(self, item: str) -> int | None:
-        return shard_of(item) if self.kind == "sharded" else None
+def terms(kind: Kind, **options: Any) -> Terms:
+    """Return what the rules know of a filter."""
+    shard: Callable[[str], int | None] = shard_of if kind == "sharded" else lambda _: None
+    return Terms(kind, remembered=WINDOW, slices=SLICES, latest_copy=STRAY_SECONDS, shard=shard, **options)
 
 
 @cache
@@ -87,4 +71,4 @@ def shard_of(item: str) -> int:
 
 @cache
 def _sharded() -> shard_record.ShardRecord:
-    return shard_record.plan_record(**_BY_NAME["sharded"].options)
+    return shard_record.plan_record(**KINDS["ShardedBloomFilter"].options)

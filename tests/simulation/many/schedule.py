@@ -48,7 +48,7 @@ class Drawing(Draws[ManyWorld]):
     def __init__(self, rng: random.Random, world: ManyWorld) -> None:
         super().__init__(rng, world, FAULTS)
         whole = rng.choice((0.2, 1.0, 1.0, 5.0))
-        verbs = (CLAIMING if world.plan.claims else ADDING) | {
+        verbs = (CLAIMING if world.terms.claims else ADDING) | {
             verb: weight * whole for verb, weight in WHOLE.items()
         }
         self._verbs = [verb for verb in verbs if verb in world.scenario.calls]

@@ -12,13 +12,12 @@ import redis
 from bloomredis.errors import BatchInterruptedError
 from tests.history import seats
 from tests.history.calls import Ask
-from tests.history.plans import Kind
 from tests.rules.calls import Call as Record
 from tests.simulation.actions import Scenario
 from tests.simulation.environment import Environment
 from tests.simulation.history import Violation
 from tests.simulation.many.debts import Debts, called
-from tests.simulation.many.kinds import KEY, KINDS, NAMES, STRAY_SECONDS, SimulatedPlan
+from tests.simulation.many.kinds import KEY, KINDS, NAMES, STRAY_SECONDS, terms
 from tests.simulation.many.watch import Watch
 from tests.simulation.network import Exchange
 from tests.simulation.outcomes import SoftTimeLimit, is_refused
@@ -61,11 +60,8 @@ class ManyWorld(Stage):
         self.kind = KINDS[scenario.kind]
         self.options = dict(scenario.options)
         super().__init__(scenario, environment, servers[: self.options["nodes"]])
-        name: Kind = self.kind.name
-        self.plan = SimulatedPlan(
-            *("", name, 0, 0.0, 0.0), on_lost=self.options["on_lost"], claims=self.options["claims"]
-        )
-        self.watch = Watch(name, [server.data for server in self.servers])
+        self.terms = terms(self.kind.name, on_lost=self.options["on_lost"], claims=self.options["claims"])
+        self.watch = Watch(self.kind.name, [server.data for server in self.servers])
         self.records: list[Record] = []
         self.debts = Debts(self.records, environment.wall_error)
         self.held: dict[str, Held] = {}
@@ -77,7 +73,7 @@ class ManyWorld(Stage):
             self.begin_process(setup)
 
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
-        given = self.kind.options | {"on_lost": self.plan.on_lost} | options
+        given = self.kind.options | {"on_lost": self.terms.on_lost} | options
         if owner.process.loop is not None:
             return self.kind.asynchronous(self.client(owner), KEY, **given)
         operations = self.kind.operations(KEY, **given)
