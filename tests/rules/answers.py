@@ -15,6 +15,7 @@ from typing import Final
 
 from tests.rules.calls import Call, Terms
 from tests.rules.generations import Generations, Loss, meet
+from tests.rules.items import contradiction
 
 GRAIN: Final = 0.003
 """Seconds: the server counts whole milliseconds, from the time it reads the command."""
@@ -124,29 +125,16 @@ def _in_generation(
         yield told("two winners", winners)
     if about and not winners and not history.open_in(calls, generation):
         yield told("no winner", about)
-    for call in about:
-        if not call.answer and not any(each.start < call.end for each in calls if each is not call):
-            yield f"already there, and nobody added it before: {call}"
-    yield from _tested(history, calls, about, tests, generation)
+    since = min((call.end for call in about), default=math.inf)
+    for call in (*about, *(test for test in tests if history.is_about(test, generation))):
+        may_be_in = any(each.start < call.end for each in calls if each is not call)
+        rule = contradiction(call.verb, call.answer, may_be_in=may_be_in, may_be_out=call.start <= since)
+        if rule:
+            yield told(f"{rule}: {call}", about)
     if is_last and about and not history.present.get(item, False):
         yield told("not in the filter", about)
     if is_last and not calls and history.present.get(item, False):
         yield f"{item} is in the filter, and nobody added it"
-
-
-def _tested(
-    history: History, calls: Sequence[Call], about: Sequence[Call], tests: Sequence[Call], generation: int
-) -> Iterator[str]:
-    """Check the answers of tests of an item."""
-    since = min((call.end for call in about), default=math.inf)
-    begun = min((call.start for call in calls), default=math.inf)
-    for test in tests:
-        if not history.is_about(test, generation):
-            continue
-        if not test.answer and test.start > since:
-            yield told(f"false negative: {test}", about)
-        if test.answer and test.end < begun:
-            yield f"false positive: {test}"
 
 
 def _miscounted(history: History) -> Iterator[str]:
@@ -156,8 +144,8 @@ def _miscounted(history: History) -> Iterator[str]:
             [call for call in calls if call.verb == verb] for verb in ("add", "remove", "contains")
         )
         for call in removals + tests:
-            if call.state == "answered" and not call.answer:
-                yield told(f"not there: {call}", calls)
+            if call.state == "answered" and (rule := contradiction(call.verb, call.answer, may_be_out=False)):
+                yield told(f"{rule}: {call}", calls)
         if history.open_in(adds + removals, 0):
             continue
         added, removed = (sum(call.state == "answered" for call in each) for each in (adds, removals))

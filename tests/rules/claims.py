@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.rules.answers import GRAIN, History
 from tests.rules.calls import Call
 from tests.rules.generations import meet
+from tests.rules.items import contradiction
 
 
 class Grant:
@@ -115,12 +116,13 @@ def _may_last(history: History, claim: Call, deeds: Mapping[str | None, Sequence
 
 def _done(history: History, claims: Sequence[Call], commits: Sequence[Call]) -> Iterator[str]:
     for call in claims:
-        if call.answer != "done":
+        if call.state != "answered":
             continue
         possible = history.possible(call)
         before = (each for each in commits if each.start < call.end)
-        if not any(meet(possible, history.generations(each)) for each in before):
-            yield f"done, and nobody committed it: {call}"
+        may_be_in = any(meet(possible, history.generations(each)) for each in before)
+        if rule := contradiction("claim", call.answer, may_be_in=may_be_in):
+            yield f"{rule}: {call}"
 
 
 def _at_the_end(
@@ -136,8 +138,9 @@ def _at_the_end(
         while denied is not None:
             in_doubt.discard(denied.name)
             denied = by_name.get(denied.earlier or "")
-    committed = [commit for grant in grants for commit in grant.commits if history.is_about(commit, last)]
-    if committed and not history.present.get(item, False):
-        yield f"committed, and not in the filter: {committed[0]}"
-    if not in_doubt and history.present.get(item, False):
+    present = history.present.get(item, False)
+    for commit in (each for grant in grants for each in grant.commits if history.is_about(each, last)):
+        if rule := contradiction("commit", commit.answer, may_be_in=present):
+            yield f"{rule}: {commit}"
+    if not in_doubt and present:
         yield f"{item} is in the filter, and nobody committed it\n    " + "\n    ".join(map(str, commits))

@@ -6,13 +6,13 @@ of its object without an answer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from tests.rules.answers import GRAIN, History, told
 from tests.rules.calls import Call
 from tests.rules.generations import meet
+from tests.rules.items import contradiction
 
 
 def memory_violations(history: History) -> Iterator[str]:
@@ -21,10 +21,7 @@ def memory_violations(history: History) -> Iterator[str]:
     for item in adds.keys() | tests.keys():
         memory = Memory(history, adds.get(item, ()))
         yield from memory.two_winners()
-        yield from memory.too_long()
-        for test in tests.get(item, ()):
-            if test.state == "answered":
-                yield from memory.tested(test)
+        yield from memory.wrong_answers(tests.get(item, ()))
 
 
 class Memory:
@@ -61,32 +58,26 @@ class Memory:
             if self._same(first, second) and apart < self._at_least:
                 yield told(f"two winners within {self._at_least:.3f} s", (first, second))
 
-    def too_long(self) -> Iterator[str]:
-        """Check that an item "already there" was added, and not too long ago."""
-        for call in self._answered:
-            if not call.answer:
-                yield from self._is_there(call, self._begun(call))
+    def wrong_answers(self, tests: Sequence[Call]) -> Iterator[str]:
+        """Check that an item that is there was added not too long ago, and that a new one is there."""
+        for call in (*self._answered, *(test for test in tests if test.state == "answered")):
+            begun = self._begun(call) if call.verb == "add" else call.start
+            before = [
+                each
+                for each in (*self._winners, *self._unanswered, *self._late)
+                if self._begun(each) < call.end
+                and meet(self._history.possible(call), self._history.generations(each))
+            ]
+            may_be_in = any(self._latest(each) >= begun - self._at_most for each in before)
+            may_be_out = not any(self._must_find(call, each) for each in self._winners)
+            rule = contradiction(call.verb, call.answer, may_be_in=may_be_in, may_be_out=may_be_out)
+            if rule:
+                yield told(f"{rule}: {call}", before)
 
-    def tested(self, test: Call) -> Iterator[str]:
-        """Check that an item added within a window is found, and a forgotten one is not."""
-        if test.answer:
-            yield from self._is_there(test, test.start)
-            return
-        for call in self._winners:
-            soon = test.end - self._begun(call) < self._at_least
-            if call.end < test.start and soon and self._same(call, test):
-                yield told(f"false negative: {test}", (call,))
-
-    def _is_there(self, call: Call, begun: float) -> Iterator[str]:
-        about = self._history.possible(call)
-        before = [
-            each
-            for each in (*self._winners, *self._unanswered, *self._late)
-            if self._begun(each) < call.end and meet(about, self._history.generations(each))
-        ]
-        latest = max((self._latest(each) for each in before), default=-math.inf)
-        if latest < begun - self._at_most:
-            yield told(f"already there, and nobody added it within {self._at_most:.3f} s: {call}", before)
+    def _must_find(self, test: Call, winner: Call) -> bool:
+        """Return whether an item was added before a test, within a window."""
+        soon = test.end - self._begun(winner) < self._at_least
+        return winner.end < test.start and soon and self._same(winner, test)
 
     def _latest(self, call: Call) -> float:
         """Return the latest time at which a call may have been executed."""

@@ -41,12 +41,10 @@ class ClaimRules:
 
     def claimed(self, request: Request, state: str) -> None:
         """Check the state in a claim's answer."""
-        if state == "done":
-            if not any(entry.counts[request.item] for entry in self._history.window(request)):
-                raise Violation("not done", f'{request} was answered "done", and it was not in')
-        elif state == "claimed":
+        self._history.check(request, state, self._history.window(request))
+        if state == "claimed":
             self._grant(request)
-        else:
+        elif state == "busy":
             self._check_own(request)
 
     def _check_own(self, request: Request) -> None:
@@ -168,8 +166,7 @@ class ClaimRules:
         grant = self._found(request.held)
         if grant is None:
             return
-        if not any(entry.counts[request.item] for entry in self._history.window(grant.request)):
-            raise Violation("not committed", f"{request} was answered, and the item is not in")
+        self._history.check(request, None, self._history.window(grant.request))
         self._check_only(request, grant)
         self.giving_back(request.held)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from bloomredis.protocol.receipts import RECEIPT_SECONDS
+from tests.rules.items import contradiction
 
 TOKEN_SECONDS: Final = 60.0
 """Seconds for which a retry, by token or on the same object, gets the missing answer."""
@@ -250,6 +251,16 @@ class History:
     def _store(self, stored: Stored) -> None:
         self.stored = stored
         self.log.append(stored.entry)
+
+    def check(
+        self, request: Request, answer: object, entries: Sequence[Entry], *, cached: bool = False
+    ) -> None:
+        """Check what an answer says about an item, which may also be in the object's cache."""
+        counts = [entry.counts[request.item] for entry in entries]
+        may_be_in, may_be_out = any(counts) or cached, not all(counts)
+        verb = "load" if request.is_load else request.verb
+        if rule := contradiction(verb, answer, may_be_in=may_be_in, may_be_out=may_be_out):
+            raise Violation(rule, f"{request} was answered {answer!r}, and the item was in {counts} times")
 
     # -- questions of the rules
 

@@ -43,7 +43,7 @@ class Rules(Repeats):
         if self._counts or new:
             self._take(request, new=new)
         else:
-            self._check_present(request)
+            self._check_presence(request, answer=False)
         if not new and not self._counts:
             self._check_own(request)
             self._check_owed(request)
@@ -138,20 +138,17 @@ class Rules(Repeats):
             for each in change.claimants
         )
 
-    def _check_present(self, request: Request) -> None:
-        """Check "already there"."""
-        if not self._was_present(request):
-            raise Violation("not there", f'{request} was answered "already there", and it was not')
-
-    def _was_present(self, request: Request) -> bool:
-        """Return whether the item was in the filter, or may be in the object's cache."""
-        item, owner = request.item, request.owner
-        if any(entry.counts[item] for entry in self._history.window(request)):
-            return True
-        if owner.cache_seconds and self._history.rolled_back >= 0:
-            return True  # the cache has what the server lost
-        before = self._history.window(request, owner.cache_seconds)
-        return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
+    def _check_presence(self, request: Request, *, answer: bool) -> None:
+        """Check an answer about an item, which may be in the filter or in the object's cache."""
+        owner = request.owner
+        is_cached = owner.cache_seconds > 0 and (
+            self._history.rolled_back >= 0  # the cache has what the server lost
+            or any(
+                entry.counts[request.item] and owner.knows(entry.generation, request)
+                for entry in self._history.window(request, owner.cache_seconds)
+            )
+        )
+        self._history.check(request, answer, self._history.window(request), cached=is_cached)
 
     def _check_own(self, request: Request) -> None:
         """Check that someone who may report a change as new does not get "already there"."""
@@ -235,11 +232,10 @@ class Rules(Repeats):
     def removed(self, request: Request, *, was_in: bool) -> None:
         """Check the answer to a removal."""
         self._check_generation(request)
-        counts = [entry.counts[request.item] for entry in self._since_first(request)]
-        if was_in and MOST_COUNTED not in counts:
+        entries = self._since_first(request)
+        self._history.check(request, was_in, entries)
+        if was_in and all(entry.counts[request.item] != MOST_COUNTED for entry in entries):
             self._take(request, new=False)
-        elif not was_in and all(counts):
-            raise Violation("not removed", f"{request} was answered False, and it was in all the time")
         self._check_once(request)
 
     def _check_once(self, request: Request) -> None:
@@ -302,10 +298,7 @@ class Rules(Repeats):
     def asked(self, request: Request, *, there: bool) -> None:
         """Check the answer to a test."""
         self._check_generation(request)
-        if there and not self._was_present(request):
-            raise Violation("false positive", f"{request} was answered True, and it was not in")
-        if not there and all(entry.counts[request.item] for entry in self._history.window(request)):
-            raise Violation("false negative", f"{request} was answered False, and it was in all the time")
+        self._check_presence(request, answer=there)
 
     def loaded(self, request: Request) -> None:
         """Check that an item of a load was in at its end or at some time during it.
@@ -315,8 +308,7 @@ class Rules(Repeats):
         """
         self._check_generation(request)
         entries = self._since_first(request) if self._counts else self._history.window(request)
-        if not any(entry.counts[request.item] for entry in entries):
-            raise Violation("not loaded", f"{request} was answered, and the item is not in")
+        self._history.check(request, None, entries)
         for change in self._history.live(request.item):
             if request in change.claimants and change.taken is None:
                 change.taken = request
