@@ -9,7 +9,10 @@ machine.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Generic, Protocol, TypeVar
 
 from tests.rules.answers import GRAIN, History
 from tests.rules.calls import Call
@@ -17,25 +20,57 @@ from tests.rules.generations import meet
 from tests.rules.items import contradiction
 
 
-class Grant:
-    """The time in which a claim is certainly held, and the calls about it."""
+class Claim(Protocol):
+    """A call that got a claim; `holder` is the name of the claimer, None without a name."""
 
-    def __init__(self, history: History, claim: Call, deeds: Sequence[Call], claims: Sequence[Call]) -> None:
-        self.claim = claim
-        self.since = claim.end
-        extended = [each for each in deeds if each.verb == "extend" and each.state == "answered"]
-        ends = [each for each in deeds if each.verb in ("commit", "release")]
-        self.until = max(each.start + each.lease for each in (claim, *extended)) - GRAIN
-        self.commits = [each for each in ends if each.verb == "commit" and each.state == "answered"]
-        if self.commits:
-            self.until = max(self.until, ends[0].start)
-        losses = history.standing(claim.item).losses
-        cuts = [each.start for each in losses if each.start > claim.start] + [each.start for each in ends]
-        if claim.holder is not None:
-            same = (each for each in claims if each.holder == claim.holder and each.name != claim.name)
-            cuts += [each.start for each in same if _latest(history, each) > claim.start]
-        self.until = min((self.until, *cuts))
-        (self.generation,) = history.generations(claim)
+    holder: str | None
+
+
+C = TypeVar("C", bound=Claim)
+
+
+@dataclass(eq=False)
+class Grant(Generic[C]):
+    """The time in which a claim certainly holds an item of a generation."""
+
+    claim: C
+    generation: Hashable
+    since: float
+    until: float
+
+
+def judge(first: Grant[C], second: Grant[C]) -> str:
+    """Return the rule that two grants of an item break, or ""; a grant ends where its name takes over."""
+    if first.generation != second.generation or first.since >= second.until or second.since >= first.until:
+        return ""
+    if first.claim.holder is None or first.claim.holder != second.claim.holder:
+        return "two holders"
+    earlier, later = sorted((first, second), key=lambda each: each.since)
+    earlier.until = later.since
+    return ""
+
+
+def _grant(history: History, claim: Call, deeds: Sequence[Call], claims: Sequence[Call]) -> Grant[Call]:
+    """Return the time in which a claim is certainly held.
+
+    :param deeds: the calls about it.
+    """
+    extended = [each for each in deeds if each.verb == "extend" and each.state == "answered"]
+    ends = [each for each in deeds if each.verb in ("commit", "release")]
+    until = max(each.start + each.lease for each in (claim, *extended)) - GRAIN
+    if any(_is_commit(each) for each in ends):
+        until = max(until, ends[0].start)
+    losses = history.standing(claim.item).losses
+    cuts = [each.start for each in losses if each.start > claim.start] + [each.start for each in ends]
+    if claim.holder is not None:
+        same = (each for each in claims if each.holder == claim.holder and each.name != claim.name)
+        cuts += [each.start for each in same if _latest(history, each) > claim.start]
+    (generation,) = history.generations(claim)
+    return Grant(claim, generation, claim.end, min((until, *cuts)))
+
+
+def _is_commit(call: Call) -> bool:
+    return call.verb == "commit" and call.state == "answered"
 
 
 def claim_violations(history: History) -> Iterator[str]:
@@ -48,12 +83,12 @@ def claim_violations(history: History) -> Iterator[str]:
         yield from _unequal(asked)
         claims = [call for call in asked if call.equal is None]
         won = [call for call in claims if call.answer == "claimed" and len(history.generations(call)) == 1]
-        grants = [Grant(history, call, deeds[call.name], claims) for call in won]
-        yield from _two_holders(grants)
-        yield from _two_commits(history, grants)
+        yield from _two_holders([_grant(history, call, deeds[call.name], claims) for call in won])
+        committed = [each for call in won for each in deeds[call.name] if _is_commit(each)]
+        yield from _two_commits(history, committed)
         yield from _busy(history, claims, deeds)
         yield from _done(history, claims, commits.get(item, []))
-        yield from _at_the_end(history, item, grants, commits.get(item, []))
+        yield from _at_the_end(history, item, committed, commits.get(item, []))
 
 
 def _latest(history: History, call: Call) -> float:
@@ -70,28 +105,22 @@ def _unequal(claims: Sequence[Call]) -> Iterator[str]:
             yield f"unequal answers for equal items\n    {first}\n    {call}"
 
 
-def _two_holders(grants: Sequence[Grant]) -> Iterator[str]:
-    for i, first in enumerate(grants):
-        for second in grants[:i]:
-            if (
-                first.generation == second.generation
-                and first.since < second.until
-                and second.since < first.until
-            ):
-                yield (
-                    f"two holders\n    {second.claim} until {second.until:.4f}\n"
-                    f"    {first.claim} until {first.until:.4f}"
-                )
+def _two_holders(grants: Sequence[Grant[Call]]) -> Iterator[str]:
+    for second, first in combinations(grants, 2):
+        if rule := judge(first, second):
+            yield (
+                f"{rule}\n    {second.claim} until {second.until:.4f}\n"
+                f"    {first.claim} until {first.until:.4f}"
+            )
 
 
-def _two_commits(history: History, grants: Sequence[Grant]) -> Iterator[str]:
+def _two_commits(history: History, commits: Sequence[Call]) -> Iterator[str]:
     committed: dict[int, Call] = {}
-    for grant in grants:
-        for commit in grant.commits:
-            (generation, *others) = history.generations(commit)
-            other = committed.setdefault(generation, commit)
-            if other is not commit and not others:
-                yield f"two commits\n    {other}\n    {commit}"
+    for commit in commits:
+        (generation, *others) = history.generations(commit)
+        other = committed.setdefault(generation, commit)
+        if other is not commit and not others:
+            yield f"two commits\n    {other}\n    {commit}"
 
 
 def _busy(
@@ -126,7 +155,7 @@ def _done(history: History, claims: Sequence[Call], commits: Sequence[Call]) -> 
 
 
 def _at_the_end(
-    history: History, item: str, grants: Sequence[Grant], commits: Sequence[Call]
+    history: History, item: str, committed: Sequence[Call], commits: Sequence[Call]
 ) -> Iterator[str]:
     """Check that every answered commit is in the filter, and that a lost claim's commit changed nothing."""
     last = history.standing(item).last
@@ -139,7 +168,7 @@ def _at_the_end(
             in_doubt.discard(denied.name)
             denied = by_name.get(denied.earlier or "")
     present = history.present.get(item, False)
-    for commit in (each for grant in grants for each in grant.commits if history.is_about(each, last)):
+    for commit in (each for each in committed if history.is_about(each, last)):
         if rule := contradiction("commit", commit.answer, may_be_in=present):
             yield f"{rule}: {commit}"
     if not in_doubt and present:

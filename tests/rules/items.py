@@ -28,5 +28,4 @@ def contradiction(verb: str, answer: object, *, may_be_in: bool = True, may_be_o
     :param may_be_out: the item may have been absent at some time during the call.
     """
     place, rule = _SAYS[verb, answer]
-    possible = {"in": may_be_in, "out": may_be_out, "either": True}
-    return "" if possible[place] else rule
+    return "" if {"in": may_be_in, "out": may_be_out, "either": True}[place] else rule

@@ -12,21 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
+from tests.rules.claims import Grant, judge
 from tests.simulation.history import History, Request, Violation, state_of
 
 RECEIPT_SECONDS: Final = 100.0
 """Seconds for which a commit's retry certainly gets the first answer."""
-
-
-class Grant:
-    """The time for which a worker holds an item, by the server's clock in microseconds."""
-
-    __slots__ = ("generation", "item", "request", "since", "until")
-
-    def __init__(self, request: Request) -> None:
-        self.request, self.item, self.generation = request, request.item, request.generation
-        self.since = request.executed
-        self.until = request.clock + request.lease
 
 
 class ClaimRules:
@@ -35,8 +25,8 @@ class ClaimRules:
     def __init__(self, history: History, clock: Callable[[], int]) -> None:
         self._history = history
         self._clock = clock
-        self._grants: dict[int, list[Grant]] = {}
-        self._committed: dict[int, tuple[Grant, int]] = {}  # with the entry of the log at that time
+        self._grants: dict[int, list[Grant[Request]]] = {}
+        self._committed: dict[int, tuple[Grant[Request], int]] = {}  # with the entry of the log at that time
         self._denied: list[Request] = []  # commits that changed nothing
 
     def claimed(self, request: Request, state: str) -> None:
@@ -82,51 +72,40 @@ class ClaimRules:
             raise Violation("own name", f'{request} was answered "busy" without `is_own`, despite {holder}')
 
     def _grant(self, request: Request) -> None:
-        grant = Grant(request)
-        for other in self._grants.get(request.item, ()) if self._is_valid(grant) else ():
-            if not self._is_valid(other) or other.generation != grant.generation:
-                continue
-            self._check_order(grant, other)
-            if self._overlap(other, grant):
-                self._check_alone(grant, other)
+        grant = Grant(request, request.generation, request.executed, request.clock + request.lease)
+        for other in self._grants.get(request.item, ()):
+            if self._is_valid(grant) and self._is_valid(other) and other.generation == grant.generation:
+                self._check_order(grant, other)
+                self._check_alone(request, grant, other)
         self._grants.setdefault(request.item, []).append(grant)
 
-    def _check_order(self, grant: Grant, other: Grant) -> None:
+    def _check_order(self, grant: Grant[Request], other: Grant[Request]) -> None:
         """Check that a claim did not take the item of a later claim of the same object and name."""
         took = other.since < grant.since < other.until and self._until(other) == grant.since
-        if took and _is_earlier(grant.request, other.request):
-            raise Violation("taken back", f"{grant.request} took the item of a later claim, {other.request}")
+        if took and _is_earlier(grant.claim, other.claim):
+            raise Violation("taken back", f"{grant.claim} took the item of a later claim, {other.claim}")
 
-    def _check_alone(self, grant: Grant, other: Grant) -> None:
-        """Check two grants for one time: only the later of two by one name may take over."""
-        if grant.request.holder is None or grant.request.holder != other.request.holder:
-            raise Violation(
-                "two holders", f"{grant.request} and {other.request} hold the item at the same time"
-            )
-        first, second = sorted((grant, other), key=lambda each: each.since)
-        first.until = min(first.until, second.since)
+    def _check_alone(self, request: Request, grant: Grant[Request], other: Grant[Request]) -> None:
+        """Check a grant that a request has made or extended beside another one."""
+        grant.until, other.until = self._until(grant), self._until(other)
+        if rule := judge(grant, other):
+            raise Violation(rule, f"{request} was answered, and {other.claim} holds the item")
 
-    def _is_valid(self, grant: Grant) -> bool:
-        return not self._history.is_disturbed(grant.request)
+    def _is_valid(self, grant: Grant[Request]) -> bool:
+        return not self._history.is_disturbed(grant.claim)
 
-    def _overlap(self, first: Grant, second: Grant) -> bool:
-        return first.since < self._until(second) and second.since < self._until(first)
-
-    def _until(self, grant: Grant) -> int:
+    def _until(self, grant: Grant[Request]) -> float:
         """Return the end of a grant: at the latest when a claim by its name took over, answered or not."""
         later = [
             each.executed
-            for each in self._history.requests[grant.item]
-            if each.claims and each.holder == grant.request.holder and each.executed > grant.since
+            for each in self._history.requests[grant.claim.item]
+            if each.claims and each.holder == grant.claim.holder and each.executed > grant.since
         ]
-        return min([grant.until, *later]) if grant.request.holder is not None else grant.until
+        return min([grant.until, *later]) if grant.claim.holder is not None else grant.until
 
-    def _found(self, held: Any) -> Grant | None:
-        for grants in self._grants.values():
-            for grant in grants:
-                if grant.request.held is held:
-                    return grant
-        return None
+    def _found(self, held: Any) -> Grant[Request] | None:
+        every = (grant for grants in self._grants.values() for grant in grants)
+        return next((grant for grant in every if grant.claim.held is held), None)
 
     def got(self, request: Request, owners: Collection[bytes]) -> None:
         """Check that a late copy of a claim takes nothing from a claim that began after the call's end.
@@ -134,27 +113,19 @@ class ClaimRules:
         :param owners: the owners in the command.
         """
         for grant in self._grants.get(request.item, ()) if request.state != "running" else ():
-            is_later = grant.request.started > request.ended and self._clock() < self._until(grant)
-            is_other = state_of(grant.request.held).owner not in owners
+            is_later = grant.claim.started > request.ended and self._clock() < self._until(grant)
+            is_other = state_of(grant.claim.held).owner not in owners
             if is_later and is_other and self._is_valid(grant) and grant.generation == request.generation:
-                raise Violation("taken back", f"a late copy of {request} took the item of {grant.request}")
+                raise Violation("taken back", f"a late copy of {request} took the item of {grant.claim}")
 
     def extended(self, request: Request) -> None:
         """Record that a worker extended its claim."""
         grant = self._found(request.held)
-        if grant and grant.request.ending is None:
+        if grant and grant.claim.ending is None:
             grant.until = request.clock + request.lease
-            for other in self._grants[grant.item]:
-                if other is not grant and self._is_valid(other) and self._is_valid(grant):
-                    self._check_extended(request, grant, other)
-
-    def _check_extended(self, request: Request, grant: Grant, other: Grant) -> None:
-        if other.generation != grant.generation or other.since <= grant.since:
-            return
-        if grant.request.holder is not None and grant.request.holder == other.request.holder:
-            grant.until = min(grant.until, other.since)  # a later claim by the same name has taken over
-        elif self._overlap(other, grant):
-            raise Violation("two holders", f"{request} was answered, and {other.request} holds the item")
+            for other in self._grants[grant.claim.item]:
+                if self._is_valid(other) and self._is_valid(grant) and other.since > grant.since:
+                    self._check_alone(request, grant, other)
 
     def giving_back(self, held: Any) -> None:
         """Record that a worker begins to release an item."""
@@ -166,24 +137,22 @@ class ClaimRules:
         grant = self._found(request.held)
         if grant is None:
             return
-        self._history.check(request, None, self._history.window(grant.request))
+        self._history.check(request, None, self._history.window(grant.claim))
         self._check_only(request, grant)
         self.giving_back(request.held)
 
-    def _check_only(self, request: Request, grant: Grant) -> None:
+    def _check_only(self, request: Request, grant: Grant[Request]) -> None:
         if request.committed is None or any(
             each.held is request.held and each.verb == "commit" for each in self._history.left
         ):
             return  # committed before, perhaps by a call without an answer
-        other, entry = self._committed.get(grant.item, (grant, 0))
-        self._committed[grant.item] = grant, request.committed
+        other, entry = self._committed.get(grant.claim.item, (grant, 0))
+        self._committed[grant.claim.item] = grant, request.committed
         first, last = sorted((entry, request.committed))
-        between = self._history.log[first : last + 1]
-        was_in = all(each.generation == grant.generation and each.counts[grant.item] for each in between)
+        between, item = self._history.log[first : last + 1], grant.claim.item
+        was_in = all(each.generation == grant.generation and each.counts[item] for each in between)
         if other is not grant and was_in and self._is_valid(other):
-            raise Violation(
-                "two commits", f"{request} was answered, and so was the commit of {other.request}"
-            )
+            raise Violation("two commits", f"{request} was answered, and so was the commit of {other.claim}")
 
     def executed(self, request: Request) -> None:
         """Check that no commit is executed after its caller was told that it changed nothing."""
@@ -207,14 +176,14 @@ class ClaimRules:
                 "lost while held", f"{request} raised ClaimLostError before the time of its claim"
             )
 
-    def _stands(self, grant: Grant) -> bool:
+    def _stands(self, grant: Grant[Request]) -> bool:
         """Return whether a claim is certainly held now, and was so since it was made."""
-        claim = grant.request
+        claim = grant.claim
         taken_over = any(
             each is not claim
             and (each.verb, each.holder) == ("claim", claim.holder)
             and (each.state == "running" or each.ended > claim.started)
-            for each in self._history.requests[grant.item]
+            for each in self._history.requests[grant.claim.item]
         )
         entries = self._history.log[claim.entry :]
         return (

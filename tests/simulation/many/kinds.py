@@ -55,6 +55,7 @@ KINDS: Final = {
         {"capacity": 100, "error_rate": 1e-9, "shards": SHARDS},
     ),
 }
+_SHARDED: Final = shard_record.plan_record(**KINDS["ShardedBloomFilter"].options)
 
 
 def terms(kind: Kind, **options: Any) -> Terms:
@@ -66,9 +67,4 @@ def terms(kind: Kind, **options: Any) -> Terms:
 @cache
 def shard_of(item: str) -> int:
     """Return the shard of an item."""
-    return _sharded().number(item.encode())
-
-
-@cache
-def _sharded() -> shard_record.ShardRecord:
-    return shard_record.plan_record(**KINDS["ShardedBloomFilter"].options)
+    return _SHARDED.number(item.encode())
