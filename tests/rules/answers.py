@@ -70,6 +70,10 @@ class History:
         about = self.generations(call)
         return range(self.standing(call.item).same(about[0])[0], about[-1] + 1)
 
+    def latest(self, call: Call) -> float:
+        """Return the latest time at which a call may have been executed."""
+        return call.end + (0.0 if call.state == "answered" else self.terms.latest_copy)
+
     def is_about(self, call: Call, generation: int) -> bool:
         """Return whether a call was certainly answered about a generation."""
         about = self.generations(call)

@@ -64,7 +64,7 @@ def _grant(history: History, claim: Call, deeds: Sequence[Call], claims: Sequenc
     cuts = [each.start for each in losses if each.start > claim.start] + [each.start for each in ends]
     if claim.holder is not None:
         same = (each for each in claims if each.holder == claim.holder and each.name != claim.name)
-        cuts += [each.start for each in same if _latest(history, each) > claim.start]
+        cuts += [each.start for each in same if history.latest(each) > claim.start]
     (generation,) = history.generations(claim)
     return Grant(claim, generation, claim.end, min((until, *cuts)))
 
@@ -89,11 +89,6 @@ def claim_violations(history: History) -> Iterator[str]:
         yield from _busy(history, claims, deeds)
         yield from _done(history, claims, commits.get(item, []))
         yield from _at_the_end(history, item, committed, commits.get(item, []))
-
-
-def _latest(history: History, call: Call) -> float:
-    """Return the latest time at which a call may have been executed."""
-    return call.end + (0.0 if call.state == "answered" else history.terms.latest_copy)
 
 
 def _unequal(claims: Sequence[Call]) -> Iterator[str]:

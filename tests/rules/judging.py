@@ -13,11 +13,6 @@ from tests.rules.remembering import memory_violations
 def all_violations(history: History) -> Iterator[str]:
     """Yield each violation in a round: first those about losses, then those about answers."""
     yield from loss_violations(history)
-    yield from answer_violations(history)
-
-
-def answer_violations(history: History) -> Iterator[str]:
-    """Yield each violation in the answers of a round."""
     if history.terms.claims:
         yield from claim_violations(history)
     elif history.terms.kind == "rotating":

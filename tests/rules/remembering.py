@@ -68,7 +68,7 @@ class Memory:
                 if self._begun(each) < call.end
                 and meet(self._history.possible(call), self._history.generations(each))
             ]
-            may_be_in = any(self._latest(each) >= begun - self._at_most for each in before)
+            may_be_in = any(self._history.latest(each) >= begun - self._at_most for each in before)
             may_be_out = not any(self._must_find(call, each) for each in self._winners)
             rule = contradiction(call.verb, call.answer, may_be_in=may_be_in, may_be_out=may_be_out)
             if rule:
@@ -78,7 +78,3 @@ class Memory:
         """Return whether an item was added before a test, within a window."""
         soon = test.end - self._begun(winner) < self._at_least
         return winner.end < test.start and soon and self._same(winner, test)
-
-    def _latest(self, call: Call) -> float:
-        """Return the latest time at which a call may have been executed."""
-        return call.end + (0.0 if call.state == "answered" else self._history.terms.latest_copy)

@@ -4,9 +4,8 @@
   callers without an answer retry within a minute. This does not hold for a call whose own receipt was
   evicted, or expired because the server's clock was advanced, nor with `retry_safe=False`; and nobody
   answers for a client that died. After a rollback it holds as before: receipts go back with the items.
-* "Already there" and "there" are only said of items in the filter at some time during the call, "not there"
-  only of items absent at some time during the call. With `local_cache` the filter may be as old as
-  `local_cache_check`.
+* What an answer says about an item was true at some time during the call. With `local_cache` the filter may
+  be as old as `local_cache_check`.
 * No answer is about a generation that the object did not get: the call raises `FilterLostError` first,
   unless `on_lost="recreate"`. Without a loss it never raises that.
 * In a counting filter every answered call counts once.
@@ -44,7 +43,6 @@ class Rules(Repeats):
             self._take(request, new=new)
         else:
             self._check_presence(request, answer=False)
-        if not new and not self._counts:
             self._check_own(request)
             self._check_owed(request)
         if self._counts:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.rules.answers import History
-from tests.rules.judging import answer_violations
-from tests.rules.losses import loss_violations
+from tests.rules.judging import all_violations
 from tests.simulation.draining import call, drain
 from tests.simulation.history import Violation
 from tests.simulation.many.faults import EXPLAINING
@@ -57,10 +56,9 @@ def _left(world: ManyWorld) -> Iterator[str]:
 
 
 def _told(history: History, world: ManyWorld) -> Iterator[str]:
-    yield from loss_violations(history)
     if not world.scenario.faults & EXPLAINING:
         yield from (f"no answer: {record}" for record in history.calls if record.state == "unknown")
-    yield from answer_violations(history)
+    yield from all_violations(history)
 
 
 def _rule(text: str) -> str:
