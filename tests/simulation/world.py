@@ -131,7 +131,8 @@ class World(Stage):
             if request.item not in states:  # the filter was full before it
                 continue
             request.generation, claims = generation, states[request.item] == ord("c")
-            if claims:
+            is_retried = any(each.item == request.item and each.state == "running" for each in about)
+            if claims and not is_retried:
                 self.claims.got(request, owners_in(self._command))
             request.executed, request.claims = self.server.data.now, claims
 
