@@ -92,7 +92,7 @@ def _hand_over(world: World, owner: Owner, claim: Request) -> None:
     world.enter(owner.process)
     token = was.token if claim.owner.process.loop is not None else f.token(was)
     claim.held = Claim.from_token(given, token) if owner.process.loop is not None else given.from_token(token)
-    claim.owner = owner
+    claim.owner, claim.renews = owner, False
     for each in world.history.left:
         if each.held is was:
             each.held = claim.held
@@ -128,6 +128,7 @@ def _requests(
         request.lease = int(LEASE * 1e6)
         request.is_load = verb == "load"
         request.is_single = not (verb.endswith("_many") or request.is_load)
+        request.renews = verb == "claim" and owner.process.loop is not None and sum(map(ord, ref)) % 2 == 0
         request.holder = HOLDERS[sum(map(ord, ref)) % len(HOLDERS)] if verb == "claim_as" else None
     return made
 
@@ -201,7 +202,7 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "renew": lambda f, request, _: f.renew_many([request.held]),
 }
 _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
-    "claim": lambda f, _, items: f.claim(items[0], LEASE),
+    "claim": lambda f, request, items: f.claim(items[0], LEASE, renew=request.renews),
     "claim_as": lambda f, request, items: f.claim(items[0], LEASE, owner=request.holder),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE),
     "commit": lambda _, request, __: request.held.commit(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ def _waiting(world: Stage) -> Iterator[Action]:
         yield Action("reply" if done else "execute", (ref,))
     for name in world.network.strays:
         yield Action("stray", (name,))
+    if not world.network.exchanges and world.until_due < math.inf:
+        yield Action("wait", (world.until_due,))
 
 
 def call(world: Stage, ref: str, *how: Any) -> None:

@@ -46,6 +46,7 @@ class Request:
     :ivar is_load: whether it asks for no answer.
     :ivar is_repeated: whether a message for it was executed more than once, or had several commands.
     :ivar keys: the receipts and claims in its commands.
+    :ivar renews: whether its object renews the claim.
     :ivar wall_error: the seconds by which the wall clock was wrong when its token was made.
     """
 
@@ -80,6 +81,7 @@ class Request:
             "now",
             "owner",
             "ref",
+            "renews",
             "started",
             "state",
             "token",
@@ -105,7 +107,7 @@ class Request:
         self.committed: int | None = None
         self.is_single = True
         self.is_behind = False
-        self.is_load = self.is_repeated = False
+        self.is_load = self.is_repeated = self.renews = False
         self.claims = False
         self.is_cancelled = False
         self.ending: str | None = None

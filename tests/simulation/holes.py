@@ -147,6 +147,7 @@ WITH: Final = {
     "final-forgotten": {"slow", "lost_reply"},
     "looks-not-compared": {"slow"},
     "batches-end-in-tasks": {"cancel_task"},
+    "renewals-end-in-tasks": {"cancel_task"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
 """The faults for each hole; all calls are made, unless `ONLY` names some."""
@@ -154,6 +155,7 @@ WITH: Final = {
 ONLY: Final = {
     "cache-learns-for-newest": {"add", "add_many", "contains", "contains_many", "clear"},
     "claims-without-order": {"add", "claim_as"},
+    "renewals-end-in-tasks": {"add", "claim", "commit"},
 }
 """The only calls for a hole that would be found rarely among others."""
 

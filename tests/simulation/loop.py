@@ -1,8 +1,10 @@
-"""An event loop without time or files, and the client for asyncio filters."""
+"""An event loop without files, on the simulated clock, and the client for asyncio filters."""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import math
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -12,14 +14,16 @@ Send = Callable[[list[Any], "asyncio.Future[Any]", bool], None]
 
 
 class Loop(asyncio.AbstractEventLoop):
-    """Runs callbacks in the order of their requests, until none is left.
+    """Runs callbacks in the order of their requests, until none is left or due.
 
     A task of `start` is a caller; the library makes the others.
     """
 
-    def __init__(self, clock: Callable[[], float], pass_time: Callable[[float], None]) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._ready: deque[asyncio.Handle] = deque()
-        self._clock, self._pass_time = clock, pass_time
+        self._timers: list[asyncio.TimerHandle] = []
+        self._clock = clock
+        self._is_closed = False
         self._errors: list[BaseException] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._own: list[asyncio.Task[Any]] = []  # of the library
@@ -35,12 +39,28 @@ class Loop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]  # as above
         self, delay: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        self._pass_time(delay)
-        self.call_soon(callback, *args, context=context)
-        return asyncio.TimerHandle(self.time(), callback, args, self, context)
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]  # as above
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, handle)
+        return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Do nothing: the callback sees that nobody waits for it."""
+        self._timers = [each for each in self._timers if each is not handle]
+        heapq.heapify(self._timers)
+
+    @property
+    def next_due(self) -> float:
+        """The time of the next timer; infinity without timers."""
+        return self._timers[0].when() if self._timers else math.inf
+
+    @property
+    def has_own_work(self) -> bool:
+        """Whether the library has a timer or a task."""
+        return bool(self._timers or self._own)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -83,7 +103,7 @@ class Loop(asyncio.AbstractEventLoop):
         return False
 
     def is_closed(self) -> bool:
-        return False
+        return self._is_closed
 
     def is_running(self) -> bool:
         return True
@@ -92,8 +112,8 @@ class Loop(asyncio.AbstractEventLoop):
         """Run all callbacks and those that they add; raise an exception of any."""
         events._set_running_loop(self)
         try:
-            while self._ready:
-                handle = self._ready.popleft()
+            while self._ready or self.next_due <= self.time():
+                handle = self._ready.popleft() if self._ready else heapq.heappop(self._timers)
                 if not handle.cancelled():
                     handle._run()
         finally:
@@ -104,7 +124,8 @@ class Loop(asyncio.AbstractEventLoop):
             raise self._errors.pop()
 
     def stop(self) -> None:
-        """Drop all tasks, as if the process had died."""
+        """Drop all tasks and timers, as if the process had died."""
+        self._is_closed = True
         events._set_running_loop(self)
         try:
             for task in self._tasks:
@@ -114,6 +135,7 @@ class Loop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(None)
         self._ready.clear()
+        self._timers.clear()
 
     def start(
         self, coroutine: Coroutine[Any, Any, Any], ended: Callable[[Any, BaseException | None], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -89,6 +90,8 @@ class Draws(ABC, Generic[W]):
             action = self._start(f"c{self._count}")
         elif world.network.strays and rng.random() < 0.1:
             action = late(world, rng)
+        elif world.until_due < math.inf and rng.random() < 0.1:
+            action = Action("wait", (world.until_due,))
         else:
             action = self._progress()
         return action or Action("wait", (rng.choice(self._waits),))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -113,7 +114,17 @@ class Stage(ABC):
             self.lines.append(str(action))
         self.pass_time(0.001)
         ACTIONS[action.name](self, *action.args)
+        for process in list(self.processes.values()):
+            if process.loop is not None and process.loop.next_due <= self.environment.now:
+                self.enter(process)
+                process.loop.run()
         self.notice(action.name)
+
+    @property
+    def until_due(self) -> float:
+        """The seconds until the next timer of a process; infinity without timers."""
+        due = (each.loop.next_due for each in self.processes.values() if each.loop is not None)
+        return max(0.0, min(due, default=math.inf) - self.environment.now)
 
     def _feed(self, *happened: Any) -> None:
         if self.digest is not None:
@@ -131,7 +142,7 @@ class Stage(ABC):
         self.environment.walls[process.pid] = setup.walls
         self.enter(process)
         if setup.is_async:
-            process.loop = Loop(self.environment.monotonic, self.pass_time)  # type: ignore[abstract]  # the rest is not used
+            process.loop = Loop(self.environment.monotonic)  # type: ignore[abstract]  # the rest is not used
         for i, chosen in enumerate(setup.objects):
             options = dict(chosen)
             owner = Owner(f"{setup.name}.{'abc'[i]}", process, None, options)
@@ -327,7 +338,8 @@ class Stage(ABC):
         """Send commands to a node."""
         free = next(i for i in range(100) if f"{owner.name}/{i}" not in self.network.exchanges)
         call = self.tasks.get(asyncio.current_task(owner.process.loop))
-        requests = self.waiting(owner) if call is None else call.requests
+        shared = () if any(map(owners_in, commands)) else self.waiting(owner)  # a renewal answers no call
+        requests = shared if call is None else call.requests
         exchange = Exchange(f"{owner.name}/{free}", owner, commands, requests, is_single=single, place=place)
         exchange.requests = self.requests_of(exchange, *commands)
         self.network.send(exchange, self.server.data.now)

@@ -12,7 +12,7 @@ from tests.simulation.calls import begin
 from tests.simulation.claim_rules import ClaimRules
 from tests.simulation.database import Snapshot, what_is
 from tests.simulation.environment import Environment
-from tests.simulation.history import History, Request, Stored, state_of
+from tests.simulation.history import History, Request, Stored, Violation, state_of
 from tests.simulation.kinds import (
     ITEMS,
     KEY,
@@ -57,6 +57,11 @@ class World(Stage):
     def apply(self, action: Action) -> None:
         self.history.step += 1
         super().apply(action)
+        for request in self.held:
+            loop = request.owner.process.loop
+            renews = request.renews and state_of(request.held).is_renewable
+            if renews and not (loop.is_closed() or loop.has_own_work):
+                raise Violation("not renewed", f"nothing renews the claim of {request} any more")
 
     def notice(self, why: str) -> None:
         self.history.observe(self.environment.now, *self.observe(self.server.data), "", ())
