@@ -11,9 +11,9 @@ from tests.simulation.running import Failure, Simulator
 
 MOST_SCHEDULES = 10_000
 FIRST = {
-    "answers-not-kept": 2400,
-    "batches-not-kept": 2400,
-    "cache-learns-for-newest": 2400,
+    "answers-not-kept": 5600,
+    "batches-not-kept": 5600,
+    "cache-learns-for-newest": 2600,
     "record-revived": 6100,
     "refusal-proves": 800,
     "stale-drops": 700,
