@@ -1,4 +1,7 @@
-"""A Dask job in a process of its own: it counts and then writes the new rows of files."""
+"""A Dask job in a process of its own: it counts and then writes the new rows of files.
+
+Its end is a file, since Dask may wait for ever for the workers that it ends on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,7 @@ def main() -> None:
         kept = frame.map_partitions(Dies(KeptRows(seen, "text", job="november"), folder))
         assert len(kept) > 0
         kept.to_parquet(str(folder / "out"))
+        (folder / "done").touch()
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -282,10 +284,13 @@ def test_dask_loses_and_doubles_no_row(any_server: Server, tmp_path: Path) -> No
         pq.write_table(pa.table(part), folder / f"{number:02}.parquet")
     with running(any_server.binary, *KEPT) as server:
         command = [sys.executable, "-m", "tests.contrib.dask_job", server.url, str(tmp_path)]
-        with subprocess.Popen(command, cwd=ROOT) as process:
-            wait_until("two workers were killed", lambda: len(list(tmp_path.glob("killed-*"))) == 2)
-            restart(server)
-            assert process.wait(120) == 0
+        with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as process:
+            try:
+                wait_until("two workers were killed", lambda: len(list(tmp_path.glob("killed-*"))) == 2)
+                restart(server)
+                wait_until("all rows are written", (tmp_path / "done").exists)
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
     written = Counter(
         text
         for path in (tmp_path / "out").glob("*.parquet")
