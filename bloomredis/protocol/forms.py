@@ -5,7 +5,7 @@ Replies of add, contains and remove depend on the number of items; `replies.chec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -99,15 +99,25 @@ def state(reply: Reply) -> tuple[bytes, int, int]:
     return hexadecimal(head), integer(size), integer(ttl)
 
 
-def created(reply: Reply) -> tuple[tuple[bytes, int, int], Text]:
+def created(reply: Reply) -> tuple[tuple[bytes, int, int], str]:
     """Return the state of a filter; and, if it is new and large, the policy that may evict it."""
-    return state(reply), next(map(text, entries(reply)[3:]), "")
+    return state(reply), _policy(entries(reply)[3:])
 
 
 def record(reply: Reply) -> tuple[bytes, int]:
     """Return a record and the number beside it, such as its time to live in ms."""
-    stored, number = entries(reply)
+    stored, number, *_ = entries(reply)
     return hexadecimal(stored), integer(number)
+
+
+def begun(reply: Reply) -> tuple[tuple[bytes, int], str]:
+    """Return a layer record; and, if its newest layer is new and large, the policy that may evict it."""
+    return record(reply), _policy(entries(reply)[2:])
+
+
+def _policy(rest: Sequence[Reply]) -> str:
+    found = next(map(text, rest), "")
+    return found if isinstance(found, str) else found.decode()
 
 
 ModuleReply = tuple[bytes, int, list[Reply], Text, Text]

@@ -26,7 +26,7 @@ end
 local left = redis.call('PTTL', key)
 local ttl = left < 0 and 0 or math.max(1, left)
 redis.call('TIME')  -- if a right is missing, the server must refuse the call before UNLINK
-probe(key, template)
+probe(key, template, ttl)
 if ttl > 0 then
   redis.call('PEXPIRE', key, ttl)
 end

@@ -26,11 +26,11 @@ end
 
 -- Let the server refuse to create a filter with this header before an older one under the key is deleted.  The string
 -- may be longer than it allows (proto-max-bulk-len), which it checks wherever it reads a bit.  These commands change
--- nothing.
-local function probe(key, template)
+-- nothing.  Return the policy by which the server may evict the string.
+local function probe(key, template, ttl)
   redis.call('SETRANGE', key, 0, '')
   redis.call('GETBIT', key, size_of(template) * 8 - 1)
-  check_memory(new_bytes(template) - redis.call('STRLEN', key), 0)
+  return check_memory(new_bytes(template) - redis.call('STRLEN', key), ttl)
 end
 
 -- Store a string of zeros that expires after `ttl` ms, or never if `ttl` is 0.  The last byte is written first, so that

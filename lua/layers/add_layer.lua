@@ -12,7 +12,7 @@
 -- ARGV[4]      time to live of a new filter in milliseconds, 0 for none
 --
 -- Reply: { the stored layer record in hex, time to live in ms or -1 }; the record is unchanged if the caller does not
--- know it, or if no further layer is needed
+-- know it, or if no further layer is needed.  If the layer is large and the server may evict it, its policy comes last
 
 -- include: decimals
 -- include: numbers
@@ -79,7 +79,7 @@ if width then
   lasting = math.ceil((past_from + grace - time) / 1000)
 end
 -- These writes change no data: if the server refuses the call, it refuses them before the others.
-probe(key, template)
+local policy = probe(key, template, lasting)
 if lasting > 0 then
   redis.call('PEXPIRE', key, math.max(lasting, expires))
 end
@@ -95,4 +95,6 @@ redis.call('SET', key, record)
 if lasting > 0 then
   redis.call('PEXPIRE', key, math.max(lasting, expires))
 end
-return state(record)
+local reply = state(record)
+reply[3] = policy
+return reply

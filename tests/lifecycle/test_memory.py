@@ -142,11 +142,14 @@ def test_a_large_filter_that_may_be_evicted_warns(
     """Once, when it is created."""
     caplog.clear()
     caplog.set_level(logging.WARNING, "bloomredis")
-    small.delete("f")
+    small.flushall()
+    small.config_set("maxmemory", 8 * LIMIT)
     small.config_set("maxmemory-policy", policy)
-    for _ in range(2):
-        BloomFilter(small, "f", capacity=1_000_000, error_rate=0.01, ttl=ttl).add("a")
-    assert caplog.text.count(f"evicts keys when its memory is full (maxmemory-policy {policy})") == warned
+    for kind in ("BloomFilter", "ScalingBloomFilter"):
+        for _ in range(2):
+            made: Any = getattr(bloomredis, kind)(small, kind, capacity=900_000, error_rate=0.01, ttl=ttl)
+            made.add("a")
+    assert caplog.text.count(f"evicts keys when its memory is full (maxmemory-policy {policy})") == 2 * warned
 
 
 def test_a_user_without_the_right_to_ask_is_not_hindered(small: redis.Redis) -> None:

@@ -34,9 +34,8 @@ from bloomredis.stored.state.base import Arguments, taken
 from bloomredis.stored.state.handle import Description, Handle, Layer, ttl_seconds
 from bloomredis.stored.state.versioned import Versioned
 
-_ADD_LAYER, _DESCRIBE_LAYERS = (
-    scripts.load_script(verb, forms.record) for verb in ("add_layer", "describe_layers")
-)
+_ADD_LAYER: Final = scripts.load_script("add_layer", forms.begun)
+_DESCRIBE_LAYERS: Final = scripts.load_script("describe_layers", forms.record)
 _SWEEP_LAYERS, _DELETE = (scripts.load_script(verb, forms.integer) for verb in ("sweep_layers", "delete"))
 _DESCRIBE: Final = scripts.load_script("describe", forms.state)
 _CONTAINS: Final = scripts.load_script("contains")
@@ -261,13 +260,15 @@ class StoredLayers(Versioned[LayerRecord]):
         layers = [] if known is None else list(known.numbers)
         layers += sorted(set(others).difference(layers))
         keys = [self.key, *map(self.layer_key, (wanted.newest, *layers))]
-        made: Arguments = [wanted.template(), wanted.layer(wanted.newest).pack(), self._ttl]
+        layer = wanted.layer(wanted.newest).pack()
+        arguments: Arguments = [known.pack() if known else b"", wanted.template(), layer, self._ttl]
         try:
-            data, left = yield from call(_ADD_LAYER, keys, [known.pack() if known else b"", *made], self.wait)
+            (data, left), policy = yield from call(_ADD_LAYER, keys, arguments, self.wait)
         except Unconfirmed as error:
             raise OutcomeUnknownError(str(error)) from None
         if known is None:
             self._check_ttl(left)
+        self._warn_of_eviction(policy)
         return self._parsed(data)
 
     def _record_of(self, handle: Handle) -> LayerRecord:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,7 +30,6 @@ State = tuple[bytes, int, int]
 
 _RESERVE: Final = scripts.load_script("reserve", forms.created)
 _DESCRIBE, _CLEAR = (scripts.load_script(verb, forms.state) for verb in ("describe", "clear"))
-_log: Final = logging.getLogger("bloomredis")
 _DELETE: Final = scripts.load_script("delete", forms.integer)
 
 
@@ -184,10 +182,5 @@ class StoredFilter(Capped[Header]):
         template = replace(self._new, generation=os.urandom(8)).pack()
         reply, policy = yield from self._call(_RESERVE, [template, self._ttl], self.wait)
         self._check_ttl(reply[-1])
-        if policy:
-            _log.warning(
-                "%r takes %d bytes of a server that evicts keys when its memory is full (maxmemory-policy "
-                "%s): use one with noeviction, or its loss will be a FilterLostError",
-                *(self.name, reply[1], policy if isinstance(policy, str) else policy.decode()),
-            )
+        self._warn_of_eviction(policy)
         return self.read(reply).header

@@ -40,6 +40,7 @@ class Versioned(Stored, Generic[ParametersT]):
     `ParametersT` is the type of a stored filter's checked parameters.
     """
 
+    _may_be_evicted = False  # and the caller knows
     counted: int = 0
     """The largest count that was seen since the filter was opened, for a lower bound of later counts."""
 
@@ -73,6 +74,16 @@ class Versioned(Stored, Generic[ParametersT]):
             _log.warning(
                 "%r never expires: ttl=%s is for a filter that this object creates; expire() sets it now",
                 *(self.name, f"{self._ttl / 1000:g}"),
+            )
+
+    def _warn_of_eviction(self, policy: str) -> None:
+        """Warn, once, if the server may evict what this object has created by this policy."""
+        if policy and not self._may_be_evicted:
+            self._may_be_evicted = True
+            _log.warning(
+                "%r has a key of more than 1 MB on a server that evicts keys when its memory is full "
+                "(maxmemory-policy %s): use a server with noeviction, or its loss will be a FilterLostError",
+                *(self.name, policy),
             )
 
     def open(self) -> Op[Handle]:
