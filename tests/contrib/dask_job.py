@@ -21,6 +21,9 @@ from bloomredis.contrib.columns import KeptRows
 KILLED = (2, 5)
 """Partitions whose worker is killed once, when it has kept their rows."""
 
+RETRIES = 50
+"""Retries of a partition whose call failed, since a busy machine may take long to start the server again."""
+
 
 class Dies:
     """A function that keeps the rows of a partition; some workers are killed before they return them."""
@@ -47,11 +50,11 @@ def main() -> None:
     url, folder = sys.argv[1], Path(sys.argv[2])
     seen = BloomFilter.from_url(url, "texts", capacity=20_000, error_rate=1e-9)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         frame = dask.dataframe.read_parquet(str(folder / "in"))
         kept = frame.map_partitions(Dies(KeptRows(seen, "text", job="november"), folder))
-        assert len(kept) > 0
-        kept.to_parquet(str(folder / "out"))
+        assert client.compute(kept.shape[0], retries=RETRIES).result() > 0
+        client.compute(kept.to_parquet(str(folder / "out"), compute=False), retries=RETRIES).result()
         (folder / "done").touch()
 
 
