@@ -95,29 +95,33 @@ def texts(reply: Reply) -> list[Text]:
 
 def state(reply: Reply) -> tuple[bytes, int, int]:
     """Return a filter's header, the length of its string, and its time to live in ms."""
-    head, size, ttl, *_ = entries(reply)
+    head, size, ttl = entries(reply)
     return hexadecimal(head), integer(size), integer(ttl)
 
 
 def created(reply: Reply) -> tuple[tuple[bytes, int, int], str]:
     """Return the state of a filter; and, if it is new and large, the policy that may evict it."""
-    return state(reply), _policy(entries(reply)[3:])
+    found = entries(reply)
+    return state(found[:3]), _policy(found[3:])
 
 
 def record(reply: Reply) -> tuple[bytes, int]:
     """Return a record and the number beside it, such as its time to live in ms."""
-    stored, number, *_ = entries(reply)
+    stored, number = entries(reply)
     return hexadecimal(stored), integer(number)
 
 
 def begun(reply: Reply) -> tuple[tuple[bytes, int], str]:
     """Return a layer record; and, if its newest layer is new and large, the policy that may evict it."""
-    return record(reply), _policy(entries(reply)[2:])
+    found = entries(reply)
+    return record(found[:2]), _policy(found[2:])
 
 
 def _policy(rest: Sequence[Reply]) -> str:
-    found = next(map(text, rest), "")
-    return found if isinstance(found, str) else found.decode()
+    if not rest:
+        return ""
+    (policy,) = map(text, rest)
+    return policy if isinstance(policy, str) else policy.decode()
 
 
 ModuleReply = tuple[bytes, int, list[Reply], Text, Text]
