@@ -255,6 +255,32 @@ def test_a_lost_reply_at_the_capacity(any_server: Server, layout: str) -> None:
         assert not f.add("last")
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_lost_reply_behind_a_refused_item(any_server: Server, layout: str) -> None:
+    """A shared call asks again for an item that an earlier call may have added."""
+    client = any_server.client()
+    if layout == "module":
+        needs_module(client)
+    made(BloomFilter, client, layout).add_many(ITEMS[: CAPACITY - 2])
+
+    async def run() -> list[Any]:
+        async with proxy.asyncio_client(retries=1) as connected:
+            f = made(bloomredis.asyncio.BloomFilter, connected, layout)
+            assert not await f.add(ITEMS[0])  # the server knows the script from now on
+            proxy.plan("add", lost, lost)
+            with pytest.raises(OutcomeUnknownError):
+                await f.add("pending")
+            assert await f.add("last")
+            calls = [f.add(item) for item in ("first", "refused", "pending", "last", "pending")]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    with proxied(any_server.socket) as proxy:
+        first, refused, *others = asyncio.run(run())
+    assert isinstance(first, FilterFullError)
+    assert isinstance(refused, FilterFullError)
+    assert others == [True, False, False]
+
+
 def test_a_short_reply_is_kept_for_the_retry(any_server: Server) -> None:
     """A batch of which a part fitted hears the same after its reply was lost."""
     with proxied(any_server.socket) as proxy:

@@ -14,7 +14,7 @@ from itertools import accumulate, chain, compress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
-from bloomredis.operations.items.outcomes import Answers, interrupted_by
+from bloomredis.operations.items.outcomes import Answers, raise_interrupted
 from bloomredis.protocol.merging import make_all
 from bloomredis.protocol.steps import Call, Op, Reply, Step
 
@@ -208,6 +208,8 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
         own = known[start:stop]
         refused = next((at for at, each in enumerate(own) if isinstance(each, Exception)), None)
         if refused is not None and isinstance(asked, Several):
+            if isinstance(answers, Answers):  # the answers behind it are for a retry
+                answers.store(range(start + refused + 1, stop))
             yield _refused(asked, own, refused)
         elif len(own) < stop - start and error is not None:
             # `tokens` begins with the first item without an answer.
@@ -220,12 +222,10 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
 
 def _refused(asked: Several, own: list[Any], at: int) -> Exception:
     """Return the error for a caller of whose items the one at this index was refused."""
-    error: Exception = own[at]
-    if at == 0:
+    try:
+        raise_interrupted("add_many", own[:at], asked.source, own[at])
+    except Exception as error:
         return error
-    mine = interrupted_by(error, "add_many", own[:at], asked.source, ())
-    mine.__cause__ = error
-    return mine
 
 
 def _own_error(asked: Asked, own: list[Any], error: Exception, tokens: Sequence[str | None]) -> Exception:

@@ -11,7 +11,7 @@ from bloomredis.arguments import OnFull
 from bloomredis.bits import sizing
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import ModuleItems
-from bloomredis.errors import BatchInterruptedError, FilterFullError
+from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
@@ -84,8 +84,8 @@ class PlainOperations(Queueing, FilterOperations):
         return other
 
     def add_shared(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
-        """Add the items of several callers; after one that a full filter refused, look for the others."""
-        answers: Answers
+        """Add the items of several callers; after one that a full filter refused, answer the others."""
+        store = self.answer_store()
         try:
             return (yield from self.add_encoded(encoded, items))
         except BatchInterruptedError as error:
@@ -93,12 +93,24 @@ class PlainOperations(Queueing, FilterOperations):
             if not isinstance(refused, FilterFullError):
                 raise
         except FilterFullError as error:
-            refused, answers = error, Answers(lambda *_: None)
-        left, pending = encoded[len(answers) :], self.pending.items
-        for item, there in zip(left, (yield from self.contains_encoded(left)), strict=True):
-            is_known = there and as_bytes(item) not in pending
-            answers += [False if is_known else cast("bool", FilterFullError(*refused.args))]
+            refused, answers = error, Answers(lambda i, answer: store([encoded[i]], [answer]))
+        left = encoded[len(answers) :]
+        try:
+            for item, there in zip(left, (yield from self.contains_encoded(left)), strict=True):
+                answers.append(cast("bool", (yield from self._behind(item, refused, there))))
+        except BaseException:
+            answers.store(range(len(answers)))
+            raise
         return answers
+
+    def _behind(self, item: str | bytes, refused: FilterFullError, there: object) -> Op[object]:
+        """Answer an item behind a refused one; an earlier call may have added it without a reply."""
+        if (code := as_bytes(item)) not in self.pending.items:
+            return False if there else FilterFullError(*refused.args)
+        try:
+            return (yield from self.items.add_one(code, None))
+        except BloomError as error:
+            return error
 
     def snapshot(self) -> Op[LocalFilter[object]]:
         """Return a copy of the filter in this process."""
