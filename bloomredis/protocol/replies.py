@@ -226,17 +226,17 @@ def checked(reply: Reply, most: int, least: int = 1) -> Flags:
     return reply
 
 
-def claims_of(reply: Reply, count: int) -> tuple[str, list[str]]:
+def claims_of(reply: Reply, count: int, *, is_capped: bool) -> tuple[str, list[str]]:
     """Return the answer to each claim, and for each busy item the text that follows about its holder.
 
-    The answers end before the first item that the filter has no room for.
-
+    :param is_capped: the answers may end before the first item that the filter has no room for.
     :raises ConnectionFailedError: the reply has another form or length.
     """
     text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
     if isinstance(text, str) and _CLAIMS.fullmatch(text):
         answers, *left = text.split(" ")
-        if 0 < len(answers) <= count and answers.count("b") == len(left):
+        least = 1 if is_capped else count
+        if least <= len(answers) <= count and answers.count("b") == len(left):
             return answers, left
     raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {count} claims")
 

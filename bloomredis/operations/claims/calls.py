@@ -147,7 +147,7 @@ class Claims:
                 for _ in range(2):
                     sent = clock.now()
                     reply = yield from self._stored.run(_CLAIM, handle, arguments, keys, kind=ClaimCall)
-                    answers, busy = claims_of(reply, len(keys))
+                    answers, busy = claims_of(reply, len(keys), is_capped=handle.is_capped)
                     if "c" not in answers or not is_late(sent, options.lease):
                         break
         except BaseException:  # even after a refusal, an earlier attempt may have claimed the item

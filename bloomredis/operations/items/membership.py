@@ -155,8 +155,7 @@ class Membership:
         if kind is None or kind[0] is not handle:
             script = stored.variant(self._change, handle)
             frame = handle.make_frame(script, *((1, 2) if self._retry_safe else (0, 1)))
-            is_capped = handle.script_variant[:1] == (scripts.CAPPED,)
-            kind = self._kind = handle, script, frame, is_capped or not stored.is_one_bitmap
+            kind = self._kind = handle, script, frame, handle.is_capped or not stored.is_one_bitmap
         call = Add(kind, session, items, packed, clock.now() if sent is None else sent)
         if stored.wait is not None:
             call.wait, call.is_single = stored.wait, False

@@ -71,7 +71,6 @@ class PlainOperations(Queueing, FilterOperations):
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         if isinstance(stored, StoredFilter) or (isinstance(stored, StoredModule) and on_full != "warn"):
             stored.on_full = on_full  # the module's filter grows, and keeps its error rate
-            stored.refuses = on_full == "raise"
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:

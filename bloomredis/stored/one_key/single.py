@@ -15,7 +15,6 @@ from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import Refusal
-from bloomredis.protocol.scripts import CAPPED
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import KINDS, Header
@@ -89,7 +88,7 @@ class StoredFilter(Capped[Header]):
 
     def look_at_count(self) -> Op[None]:
         handle = self.handle
-        if handle is None or self.refuses or handle.script_variant[:1] != (CAPPED,):
+        if handle is None or self.refuses or not handle.is_capped:
             return
         with suppress(BloomError):  # the load itself has succeeded
             found = (yield from self.describe()).header

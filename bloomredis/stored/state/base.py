@@ -113,8 +113,6 @@ class Stored(ABC):
     notices_loss: ClassVar[bool] = True
     """True if scripts detect that the filter is missing; only then may a replica execute them."""
 
-    refuses: bool = False
-    """A new item is refused if the filter has reached its capacity."""
     only_read: str | None = None
     """The message for a caller who tries to write to a read-only filter."""
 
@@ -127,6 +125,11 @@ class Stored(ABC):
         self._lost: str | None = None  # the message, until the caller has handled the loss
         self._changes = 0  # the number of times it was opened or reset
         self.handle: Handle | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """A new item is refused if the filter has reached its capacity."""
+        return False
 
     def remember(
         self,
@@ -305,7 +308,7 @@ class Stored(ABC):
         self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False
     ) -> Op[list[bool]]:
         """Test packed items by one call; raise the same errors as `finish_call`."""
-        if handle.script_variant in IN_BLOCKS and len(items) >= FEWEST_OF_NUMPY:
+        if len(items) >= FEWEST_OF_NUMPY and handle.script_variant in IN_BLOCKS:
             layout = cast("Blocked", handle.layout)
             numbers = layout.numbers_in(packed)
             blocks = yield from self.run(_READ_BLOCKS, handle, [numbers], reads=True, replicas=replicas)

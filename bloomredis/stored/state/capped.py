@@ -37,6 +37,10 @@ class Capped(Versioned[ParametersT]):
     _passed: bytes | None = None  # the generation whose capacity may be passed
 
     @property
+    def refuses(self) -> bool:
+        return self.on_full == "raise"
+
+    @property
     @abstractmethod
     def head(self) -> Header | None:
         """The parameters of the filter, as far as they are known."""
@@ -72,7 +76,7 @@ class Capped(Versioned[ParametersT]):
             _log.warning("%s", error)
 
     def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        if handle.script_variant[:1] != (CAPPED,):
+        if not handle.is_capped:
             raise refusal
         self.react_to_full(handle)
         yield from ()  # which makes this a generator, like the other recoveries

@@ -77,7 +77,7 @@ class ClaimCall(_ClaimsCall):
 
     def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[str | Refusal]:
         """Yield the reply to each of the calls."""
-        answers, left = claims_of(reply, len(self.keys))
+        answers, left = claims_of(reply, len(self.keys), is_capped=self.handle.is_capped)
         busy = iter(left)
         for call in calls:
             own, answers = answers[: len(call.keys)], answers[len(call.keys) :]

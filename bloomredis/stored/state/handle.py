@@ -99,6 +99,11 @@ class Handle:
         """The layout of a filter in one bitmap."""
         return cast("Layout", self.layout)
 
+    @property
+    def is_capped(self) -> bool:
+        """The scripts of this handle refuse or report items beyond the capacity."""
+        return self.script_variant[:1] == (CAPPED,)
+
     def tail(self, keys: Sequence[bytes], arguments: Sequence[Part]) -> Command:
         """Return the parts after a script's name: the number of keys, all keys, the identity, the arguments.
 

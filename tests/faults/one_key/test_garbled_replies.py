@@ -89,6 +89,15 @@ def test_claims(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
     assert [claim.state for claim in f.claim_many(ITEMS[:2], lease=60)] == ["claimed"] * 2
 
 
+def test_fewer_claims_than_asked_for(any_proxy: Proxy, bloom: Any) -> None:
+    """Only a filter that may be full answers fewer."""
+    f = bloom(any_proxy.client(), "counting", kind="CountingBloomFilter", **SIZE)
+    f.reserve()
+    any_proxy.plan("claim", garbled(b"$4\r\nb 12\r\n"))
+    with pytest.raises((BatchInterruptedError, OutcomeUnknownError)):
+        f.claim_many(ITEMS[:2], lease=60)
+
+
 LOOKS: Final[dict[str, Callable[..., Any]]] = {
     "describe": partial(BloomFilter, **SIZE),
     "add_layer": partial(ScalingBloomFilter, **SIZE),
