@@ -68,7 +68,6 @@ end
 local function make_bits(filter)
   if filter.first_bit > 0 and is_unwritten(filter.key, filter.header) then
     local call, key, header = redis.call, filter.key, filter.header
-    check_memory(size_of(header), 0)
     -- paste: make_bits
   end
 end

@@ -18,13 +18,10 @@ if type(header) ~= 'string' or header:sub(1, IDENTITY_BYTES) ~= identity or #pac
   -- rare: refuse
   return refusal
 end
-local blocks, count = {}, 0
+local blocks, count, first_byte = {}, 0, HEADER_BYTES
 for at = 1, #packed, 4 do
-  local start = HEADER_BYTES + read_words(NUMBER, packed, at) * block_bytes
-  local stop = start + block_bytes - 1
-  if FORMATS then
-    start, stop = string.format('%d', start), string.format('%d', stop)
-  end
+  local block = read_words(NUMBER, packed, at)
+  -- paste: block_range
   count = count + 1
   blocks[count] = call('GETRANGE', key, start, stop)
 end

@@ -2,9 +2,5 @@
 -- to h and those of the mask p to w; a small block has only a to d and p to s.  Tables would take 1.5 times as long.
 -- Needs numbers, words, block_size, and the locals call, format, key and first_byte.
 local block, p, q, r, s, t, u, v, w = read_words(packed_words, packed, at)
-local start = first_byte + block * block_bytes
-local stop = start + block_bytes - 1
-if FORMATS then
-  start, stop = string.format('%d', start), string.format('%d', stop)
-end
+-- paste: block_range
 local a, b, c, d, e, f, g, h = read_words(words, call('GETRANGE', key, start, stop), 1)
