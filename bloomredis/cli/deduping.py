@@ -50,7 +50,7 @@ class Deduping:
             self._crowding.added(len(batch), new)
             self._columns.check()
         self._crowding.end()
-        if self._columns.missed is not None:
+        if not self._columns.are_whole:
             self.totals["missing"] = self._columns.missed
         if warning := self._columns.end(self.totals["read"]):
             messages.warn(warning)

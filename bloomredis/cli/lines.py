@@ -66,14 +66,16 @@ class Columns:
     """Selection of the part of lines that is compared.
 
     :param keys: a function from lines to that part, None for whole lines.
-    :ivar missed: the number of lines without that part; None for whole lines.
+    :ivar are_whole: lines are compared whole.
+    :ivar missed: the number of lines without that part.
     """
 
     def __init__(self, keys: Keys | None, missing: Missing = Missing.KEEP) -> None:
         self._keys = keys
         self._missing = missing
         self._refused: int | None = None
-        self.missed = None if keys is None else 0
+        self.are_whole = keys is None
+        self.missed = 0
 
     def split(self, lines: list[bytes], before: int) -> tuple[Sequence[Key], Sequence[bytes]]:
         """Return distinct keys and the first line with each; a line that passes anyway has its number as key.
@@ -88,7 +90,7 @@ class Columns:
             if key is not None:
                 first.setdefault(key, line)
                 continue
-            self.missed = (self.missed or 0) + 1
+            self.missed += 1
             if self._missing is Missing.KEEP:
                 first[number] = line
             elif self._missing is Missing.ERROR:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from bloomredis import BloomError, BloomFilter, ServerRefusedError
 from tests.support.modules import needs_module
 from tests.support.servers import Server, running
 from tests.support.values import for_each
+from tests.support.verbs import FIRST_CALLS
 
 LIMIT = 5 << 20
 LARGE: dict[str, Any] = {"capacity": 100_000_000, "error_rate": 0.01}
@@ -22,19 +23,6 @@ OTHERS = [f"of another program {number}" for number in range(200)]
 REFUSED = r"begins small.* OOM \d+ bytes are wanted at once, and \d+ of maxmemory \(5242880\) are left"
 POLICIES = ("noeviction", "volatile-lru", "allkeys-lru")
 
-FIRST_CALLS: dict[str, Callable[[Any], object]] = {
-    "add": lambda f: f.add("a"),
-    "add_many": lambda f: f.add_many(["a", "b"]),
-    "update": lambda f: f.update(["a", "b"]),
-    "dedupe": lambda f: list(f.dedupe(["a", "b"])),
-    "load": lambda f: f.load(["a", "b"]),
-    "claim": lambda f: f.claim("a"),
-    "claim_many": lambda f: f.claim_many(["a", "b"]),
-    "contains": lambda f: f.contains("a"),
-    "contains_many": lambda f: f.contains_many(["a", "b"]),
-    "reserve": lambda f: f.reserve(),
-    "clear": lambda f: f.clear(),
-}
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("BloomFilter", {}),
     ("CountingBloomFilter", {}),

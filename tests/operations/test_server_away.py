@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from redis.retry import Retry
 from bloomredis import BatchInterruptedError, BloomError
 from tests.support.servers import binaries, running
 from tests.support.values import for_each
+from tests.support.verbs import CALLS
 
 KINDS = [
     "BloomFilter",
@@ -21,22 +21,6 @@ KINDS = [
     "ScalingBloomFilter",
     "ShardedBloomFilter",
 ]
-CALLS: dict[str, Callable[[Any], object]] = {
-    "add": lambda f: f.add("a"),
-    "contains": lambda f: f.contains("a"),
-    "add_many": lambda f: f.add_many(["a", "b"]),
-    "contains_many": lambda f: f.contains_many(["a", "b"]),
-    "update": lambda f: f.update(["a", "b"]),
-    "dedupe": lambda f: list(f.dedupe(["a", "b"])),
-    "load": lambda f: f.load(["a", "b"]),
-    "claim": lambda f: f.claim("a"),
-    "claim_many": lambda f: f.claim_many(["a", "b"]),
-    "reserve": lambda f: f.reserve(),
-    "info": lambda f: f.info(),
-    "approximate_count": lambda f: f.approximate_count(),
-    "clear": lambda f: f.clear(),
-    "delete": lambda f: f.delete(),
-}
 
 
 @for_each("is_open", [False, True])

@@ -1,0 +1,28 @@
+"""The verbs of all filters, each as a call without a choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+FIRST_CALLS: dict[str, Callable[[Any], object]] = {
+    "add": lambda f: f.add("a"),
+    "add_many": lambda f: f.add_many(["a", "b"]),
+    "update": lambda f: f.update(["a", "b"]),
+    "dedupe": lambda f: list(f.dedupe(["a", "b"])),
+    "load": lambda f: f.load(["a", "b"]),
+    "claim": lambda f: f.claim("a"),
+    "claim_many": lambda f: f.claim_many(["a", "b"]),
+    "contains": lambda f: f.contains("a"),
+    "contains_many": lambda f: f.contains_many(["a", "b"]),
+    "reserve": lambda f: f.reserve(),
+    "clear": lambda f: f.clear(),
+}
+"""Verbs that make a filter."""
+
+CALLS = FIRST_CALLS | {
+    "info": lambda f: f.info(),
+    "approximate_count": lambda f: f.approximate_count(),
+    "delete": lambda f: f.delete(),
+}
+"""All verbs; the last one deletes the filter."""
