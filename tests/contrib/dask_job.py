@@ -1,6 +1,7 @@
 """A Dask job in a process of its own: it counts and then writes the new rows of files.
 
-Its end is a file, since Dask may wait for ever for the workers that it ends on a busy machine.
+Its end is a file, since Dask may wait for ever for the workers that it ends on a busy machine.  A worker that
+was killed has as long as the test to come back: after 15 seconds Dask would do without it, and wait for ever.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import dask.dataframe
 import distributed
 
 from bloomredis import BloomFilter
 from bloomredis.contrib.columns import KeptRows
+from tests.support.waiting import PATIENCE
 
 KILLED = (2, 5)
 """Partitions whose worker is killed once, when it has kept their rows."""
@@ -49,6 +52,7 @@ def main() -> None:
     """Run the job."""
     url, folder = sys.argv[1], Path(sys.argv[2])
     seen = BloomFilter.from_url(url, "texts", capacity=20_000, error_rate=1e-9)
+    dask.config.set({"distributed.deploy.lost-worker-timeout": f"{PATIENCE} s"})
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         frame = dask.dataframe.read_parquet(str(folder / "in"))
