@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport, send_call, send_calls
+from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport
+from bloomredis.drivers.connections.sending import send_call, send_calls
 from bloomredis.errors import BloomError
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task

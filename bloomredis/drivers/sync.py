@@ -8,13 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from bloomredis.drivers.connections.direct import (
-    DirectClient,
-    SyncTransport,
-    send_call,
-    send_calls,
-    send_step,
-)
+from bloomredis.drivers.connections.direct import DirectClient, SyncTransport
+from bloomredis.drivers.connections.sending import send_call, send_calls, send_step
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_thread
 from bloomredis.protocol.steps import Call
