@@ -117,10 +117,10 @@ async def _together(client: AsyncTransport, calls: Sequence[Call]) -> list[steps
     """Make calls on one server or cluster in one round trip."""
     if len(calls) == 1:
         return [await _make(client, calls[0])]
-    if cluster.is_cluster(type(client)):
-        return await drive(client, cluster.run(client, calls), _act)
     if type(client) is AsyncDirectClient:
         return await client.together(calls)
+    if cluster.is_cluster(type(client)):
+        return await drive(client, cluster.run(client, calls), _act)
     return steps.parted(calls, await send_calls(client, calls))
 
 

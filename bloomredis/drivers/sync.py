@@ -90,10 +90,10 @@ def _together(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]
     """Make calls on one server or cluster in one round trip."""
     if len(calls) == 1:
         return [_make(client, calls[0])]
-    if cluster.is_cluster(type(client)):
-        return drive(client, cluster.run(client, calls), _act)
     if type(client) is DirectClient:
         return client.together(calls)
+    if cluster.is_cluster(type(client)):
+        return drive(client, cluster.run(client, calls), _act)
     return steps.parted(calls, send_calls(client, calls))
 
 

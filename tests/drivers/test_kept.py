@@ -335,7 +335,7 @@ def test_metrics_of_the_package(own: redis.Redis, monkeypatch: pytest.MonkeyPatc
     instance = providers.ObservabilityInstance()
     monkeypatch.setattr(instance, "_provider_manager", object())
     monkeypatch.setattr(providers, "_observability_instance", instance)
-    assert f._transport.take() is None
+    assert not f._transport.take()
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_over_tls(tmp_path: Path) -> None:
         f.add("warm")
         before = connections(own)
         assert [f.add(i % 50) for i in range(100)] == [True] * 50 + [False] * 50
-        connection = f._transport.take()
+        (connection,) = f._transport.take()
         assert connection is not None
         f._transport.pool.release(connection)
         assert connections(own) == before
@@ -384,7 +384,7 @@ def test_health_checks(any_server: Server, own: redis.Redis) -> None:
         f = make(other)
         f.add("a")
         own.config_resetstat()
-        connection = f._transport.take()
+        (connection,) = f._transport.take()
         connection.next_health_check = 0
         f._transport.pool.release(connection)
         f.add("b")
@@ -522,7 +522,8 @@ def test_an_exception_before_the_reply_is_read(
 
 
 @pytest.mark.parametrize(
-    "where", [DirectClient.call, DirectClient.exchange, DirectClient.take, DirectClient.reply]
+    "where",
+    [DirectClient.call, DirectClient.exchange, DirectClient.take, DirectClient.reply, DirectClient.give],
 )
 def test_an_exception_at_any_line_loses_no_connection(own: redis.Redis, where: Callable[..., Any]) -> None:
     """After an exception at any line each connection is in the pool once or closed, never leaked."""
@@ -573,7 +574,7 @@ def test_a_connection_that_another_thread_closes(
     (connection,) = own.connection_pool._available_connections
     with monkeypatch.context() as patch:
         patch.setattr(connection._parser, "can_read", Mock(side_effect=error))
-        assert f._transport.take() is None
+        assert not f._transport.take()
     assert (f.add("a"), own.connection_pool._in_use_connections) == (True, set())
 
 

@@ -1,32 +1,104 @@
 """Calls sent over pooled connections directly, bypassing the client's per-call overhead.
 
 That overhead is larger than the call itself: metrics, events and wrappers whenever a connection is taken from
-the pool and given back.  `pools` takes a connection without them.  If no connection is free, or the server
-has closed the free one, the client itself makes the call.
+the pool and given back.  Here a connection is taken from the pool's list of free connections and put back
+there under the pool's own lock (`take`, `give`).  So the pool knows every connection at any time: its limit,
+`close()`, `disconnect()`, re-authentication, forks and other users of the client see no difference.  If no
+connection is free, or the server has closed the free one, the client itself makes the call.
 
 The connection still reconnects, checks its health, and handles push messages and TLS by itself.  After a
 failure the client's retry policy decides, and the failed attempt counts.  A connection over which a reply may
 still come is closed before anything else happens.
+
+No other module knows the internals of the clients of redis-py and valkey-py.  If a client is not exactly as
+expected, they are not used (`why_not`).  A test runs with every supported version, and with the newest one
+before its release.  `_PRIVATE` lists the private names.  With a version that lacks one of them, this module
+calls the public methods of the pool (`get_connection`, `release`) and of the connection
+(`send_packed_command`, `read_response`); that takes longer, and is logged once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, final
+import asyncio
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import cache, partial
+from types import FunctionType
+from typing import Any, Final, Literal, NamedTuple, final
+from weakref import WeakSet
 
-from bloomredis.drivers.connections.clients import AsyncClient, AsyncConnection, Connection, SyncClient
-from bloomredis.drivers.connections.pools import (
-    NO_CONNECTION,
-    AsyncPoolAccess,
-    NoConnection,
-    PoolAccess,
-    is_asyncio,
-    why_not,
-)
+from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
 from bloomredis.drivers.connections.sending import send_call, send_calls
+from bloomredis.protocol.forks import register_after_fork
 from bloomredis.protocol.judging import judge
 from bloomredis.protocol.steps import Call, Reply, Wire, parted
+
+_SCRIPT: Final = "EVALSHA"
+
+_HOMES: Final = {
+    "redis.client": ("Redis", "redis.connection", "redis.exceptions"),
+    "redis.asyncio.client": ("Redis", "redis.asyncio.connection", "redis.exceptions"),
+    "valkey.client": ("Valkey", "valkey.connection", "valkey.exceptions"),
+    "valkey.asyncio.client": ("Valkey", "valkey.asyncio.connection", "valkey.exceptions"),
+}
+"""For each module of clients: the name of the class, the modules of its connections and of its errors."""
+
+_PATH: Final = (
+    *("execute_command", "_execute_command", "_send_command_parse_response", "parse_response"),
+    *("pipeline", "initialize"),
+)
+"""Methods of a client that a call passes through, in any version."""
+
+_SENDING: Final = ("send_command", "send_packed_command", "read_response")
+"""Methods of a connection that instrumentation may replace."""
+
+_OF_POOL: Final = ("get_connection", "release")
+"""Methods of a pool that every version has."""
+
+_SINGLE: Final = ("connection", "single_connection_client", "_single_connection_client")
+"""Attributes of a client that has a single connection and does not use its pool."""
+
+_STATE: Final = frozenset(("connection_pool", "response_callbacks"))
+"""Attributes of a client that are read before each call."""
+
+
+class _Private(NamedTuple):
+    """Private names of a pool and a connection; without them the public methods are used."""
+
+    of_pool: Sequence[str]
+    of_connection: Sequence[str]
+
+
+_LISTS: Final = ("_available_connections", "_in_use_connections")
+_PRIVATE: Final = {
+    False: _Private(of_pool=(*_LISTS, "_lock"), of_connection=("_sock", "_parser")),
+    True: _Private(of_pool=_LISTS, of_connection=("_writer",)),
+}
+"""The private names for synchronous clients (False) and asyncio clients (True).
+
+Other private names are read only if a version has them: `_lock` of an asyncio pool, `_checkpid`, the next two
+names, and the holder of redis-py's metrics.
+"""
+
+_RENEWED: Final = "_re_auth_token"
+_TO_RECONNECT: Final = "_should_reconnect"
+"""Attributes of a connection that the pool must handle before the next use of the connection."""
+
+
+class _Unsent(Enum):
+    NO_CONNECTION = 0
+
+
+NO_CONNECTION: Final = _Unsent.NO_CONNECTION
+"""Sentinel in the place of a reply: no connection was free, and nothing was sent."""
+NoConnection = Literal[_Unsent.NO_CONNECTION]
+
+_UNKNOWN: Final = "this version of the package is not known"
+
+_log = logging.getLogger("bloomredis")
 
 
 def connect_direct(client: Any, keep_connection: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
@@ -51,8 +123,139 @@ def reads_at_once(transport: object) -> bool:
     return isinstance(transport, DirectClient | AsyncDirectClient)
 
 
+def why_not(client: object) -> str | None:
+    """Return why calls must go through the client's own methods; None if they need not."""
+    home, kind, state = _home(client), type(client), vars(client)
+    if not home:
+        return f"{kind.__name__} is no redis.Redis or valkey.Valkey"
+    for name in _PATH:
+        method = getattr(kind, name, None)
+        if name in state or (method is not None and not _is_own(method, home)):
+            return f"{name} of this {kind.__name__} is not the package's own"
+    if any(state.get(each) for each in _SINGLE):
+        return "the client has a single connection"
+    if not state.keys() >= _STATE or not isinstance(state["response_callbacks"], dict):
+        return _UNKNOWN
+    return _why_not_from(state["connection_pool"], _HOMES[home][1])
+
+
+def _why_not_from(pool: Any, home: str) -> str | None:
+    if type(pool) is not sys.modules[home].ConnectionPool:
+        return f"{type(pool).__name__} is no plain ConnectionPool"
+    kind = pool.connection_class
+    if kind.__module__ != home or not all(_is_own(getattr(kind, name, None), home) for name in _SENDING):
+        return f"{kind.__name__} is no connection class of the package, or was changed"
+    if getattr(pool, "cache", None) is not None:
+        return "the client has a cache of its own"
+    if pool.connection_kwargs.get("command_packer") is not None:
+        return "the client packs commands in a way of its own"
+    return None if all(callable(getattr(pool, each, None)) for each in _OF_POOL) else _UNKNOWN
+
+
+def is_asyncio(client: object) -> bool:
+    """Return whether a client that `why_not` accepts is an asyncio client."""
+    return "asyncio" in _home(client)
+
+
+def _home(client: object) -> str:
+    """Return the module of the package's class that a client is an instance of; "" if there is none."""
+    for base in type(client).__mro__:
+        if base.__module__ in _HOMES and base.__name__ == _HOMES[base.__module__][0]:
+            return base.__module__
+    return ""
+
+
+def _is_own(method: object, home: str) -> bool:
+    """Return whether a method is the package's own, not of a subclass or a wrapper."""
+    # isinstance() would accept a wrapper that claims the class of the function.
+    return type(method) is FunctionType and method.__globals__ is vars(sys.modules[home])
+
+
+def _is_known(pool: object, private: _Private) -> bool:
+    free, used = (getattr(pool, name, None) for name in _LISTS)
+    is_known = isinstance(free, list) and isinstance(used, set | WeakSet)
+    return is_known and all(hasattr(pool, name) for name in private.of_pool)
+
+
+@cache
+def _tell_unknown(package: str) -> None:
+    """Log once that a version's private names are unknown, and what that costs."""
+    _log.warning(
+        "this version of %s keeps its connections in another way than earlier ones: calls use its pool's "
+        "own methods, which costs some microseconds a call; a newer bloomredis may know this version",
+        package,
+    )
+
+
+def _may_be_called(method: Callable[..., object]) -> bool:
+    """Return whether a method can be called without arguments."""
+    try:
+        inspect.signature(method).bind()
+    except TypeError:
+        return False
+    return True
+
+
+class _Direct:
+    """The parts that synchronous and asyncio clients have in common."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.pool = client.connection_pool
+        errors = sys.modules[_HOMES[_home(client)][2]]
+        self.refusal: type[Exception] = errors.ResponseError
+        self._closed = (errors.ConnectionError, AttributeError, TypeError, ValueError)
+        self._kind = type(client)
+        self._execute = type(client).execute_command
+        self._state = vars(client)
+        self._private = _PRIVATE[is_asyncio(client)]
+        self._is_known = _is_known(self.pool, self._private)
+        wants_command = not _may_be_called(self.pool.get_connection)
+        self._asked = (_SCRIPT,) if wants_command else ()
+        self._is_new = self._is_known  # True until `_enter_process` has checked a connection in this process
+        if not self._is_known:
+            _tell_unknown(type(self.pool).__module__.partition(".")[0])
+        register_after_fork(self)
+        self._metrics = sys.modules.get("redis.observability.providers")
+
+    def is_changed(self) -> bool:
+        """Return whether the client has got a wrapper, a callback, metrics or another pool meanwhile."""
+        state = self._state
+        if self._kind.execute_command is not self._execute or "execute_command" in state:
+            return True
+        # The client's own dict class folds case, which takes five times as long.
+        if dict.__contains__(state["response_callbacks"], _SCRIPT):
+            return True
+        if state["connection_pool"] is not self.pool:
+            return True
+        observed = getattr(self._metrics, "_observability_instance", None)
+        return observed is not None and getattr(observed, "_provider_manager", None) is not None
+
+    def _says_closed(self, error: BaseException) -> bool:
+        """Return whether an error comes from a closed connection, not from a signal handler."""
+        return isinstance(error, self._closed) or getattr(error, "errno", None) is not None
+
+    def after_fork(self) -> None:
+        """Let the next call in a forked child begin with `_enter_process`."""
+        self._is_new = self._is_known
+
+    def _enter_process(self) -> None:
+        """Let the pool of a forked child drop its parent's connections; check a connection's private names.
+
+        Without a free connection the check is left to the next call.
+        """
+        check = getattr(self.pool, "_checkpid", None)  # newer asyncio pools lack it
+        if check is not None:
+            check()
+        for connection in self.pool._available_connections[:1]:
+            self._is_new = False
+            self._is_known = all(hasattr(connection, name) for name in self._private.of_connection)
+            if not self._is_known:
+                _tell_unknown(type(self.pool).__module__.partition(".")[0])
+
+
 @final
-class DirectClient(PoolAccess):
+class DirectClient(_Direct):
     """A synchronous client that sends calls over pooled connections directly."""
 
     def call(self, call: Call) -> Reply:
@@ -74,7 +277,80 @@ class DirectClient(PoolAccess):
             replies = send_calls(self.client, calls)
         return parted(calls, replies)
 
-    def go_on(self, error: BaseException, connection: Connection, wire: Wire, calls: Sequence[Call]) -> Reply:
+    def exchange(self, wire: Wire, calls: Sequence[Call]) -> Reply | NoConnection:
+        """Send calls over a free connection; return the reply to one command, or the replies to several.
+
+        Return `NO_CONNECTION` if there is no free connection.
+        """
+        taken: list[Any] = []
+        try:
+            taken = self.take()
+            if not taken:
+                return NO_CONNECTION
+            reply = self.reply(taken[0], wire)
+            self.give(taken)
+        except BaseException as error:
+            if not taken:
+                raise
+            return self.go_on(error, taken[0], wire, calls)
+        return reply
+
+    def take(self) -> list[Any]:
+        """Take a connection that is free, open and has nothing to read; an empty list if there is none."""
+        if self.is_changed():
+            return []
+        pool = self.pool
+        taken: list[Any] = []
+        if self._is_new:
+            self._enter_process()
+        if not self._is_known:
+            return [pool.get_connection(*self._asked)]
+        try:
+            with pool._lock:
+                free = pool._available_connections
+                if free:
+                    pool._in_use_connections.add(free[-1])
+                    taken[:], free[-1:] = free[-1:], ()  # a signal handler sees both changes, or none
+            if taken and (taken[0]._sock is None or taken[0]._parser.can_read(0)):
+                pool.release(taken.pop())
+            return taken  # noqa: TRY300 - an interruption of this line gives the connection back too
+        except BaseException as error:
+            if taken:
+                pool.release(taken.pop())
+            if not self._says_closed(error):
+                raise
+        return []
+
+    def give(self, taken: list[Any]) -> None:
+        """Give a connection back to the pool; the list is empty from then on."""
+        pool, (back,) = self.pool, taken
+        is_renewed = getattr(back, _RENEWED, None) or getattr(back, _TO_RECONNECT, False)
+        if self._is_known and not is_renewed:
+            with pool._lock:
+                if back in pool._in_use_connections:  # else the process was forked meanwhile
+                    free = pool._available_connections
+                    free[len(free) :], taken[:] = (back,), ()  # one step, as in `take`
+                    pool._in_use_connections.remove(back)
+                    return
+        taken.clear()
+        pool.release(back)
+
+    def reply(self, connection: Any, wire: Wire) -> Reply:
+        """Send commands over a connection; return the reply to one, or the reply or error of each."""
+        packed, count = wire
+        connection.send_packed_command(packed)
+        if count == 1:
+            reply: Reply = connection.read_response(disable_decoding=True)
+            return reply
+        replies: list[Reply] = []
+        for _ in range(count):
+            try:
+                replies.append(connection.read_response(disable_decoding=True))
+            except self.refusal as error:
+                replies.append(error)
+        return replies
+
+    def go_on(self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call]) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
         errors = [error]  # of the first attempt
         fail = getattr(self.client, "_disconnect_raise", None)  # redis-py before 6, and valkey-py
@@ -92,7 +368,7 @@ class DirectClient(PoolAccess):
                 raise
 
         try:
-            reply = connection.retry.call_with_retry(
+            reply: Reply = connection.retry.call_with_retry(
                 attempt, partial(fail, connection) if fail else lambda _: connection.disconnect()
             )
         except BaseException as last:  # includes an interruption of the wait before a retry
@@ -103,7 +379,7 @@ class DirectClient(PoolAccess):
         self.pool.release(connection)
         return reply
 
-    def _give_up(self, connection: Connection, error: BaseException) -> None:
+    def _give_up(self, connection: Any, error: BaseException) -> None:
         """Give a connection back after an error; close it first if a reply may still come.
 
         If closing is interrupted, the connection is not given back.
@@ -114,8 +390,13 @@ class DirectClient(PoolAccess):
 
 
 @final
-class AsyncDirectClient(AsyncPoolAccess):
-    """An asyncio client that sends calls over pooled connections directly."""
+class AsyncDirectClient(_Direct):
+    """An asyncio client, which one thread uses, that sends calls over pooled connections directly."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        later = hasattr(self.pool.connection_class, "can_read")
+        self._can_read = "can_read" if later else "can_read_destructive"
 
     async def call(self, call: Call) -> Reply:
         """Make a call; return its answer."""
@@ -136,9 +417,86 @@ class AsyncDirectClient(AsyncPoolAccess):
             replies = await send_calls(self.client, calls)
         return parted(calls, replies)
 
-    async def go_on(
-        self, error: BaseException, connection: AsyncConnection, wire: Wire, calls: Sequence[Call]
-    ) -> Reply:
+    async def exchange(self, wire: Wire, calls: Sequence[Call]) -> Reply | NoConnection:
+        """Send calls and return what `DirectClient.exchange` does."""
+        connection = None
+        try:
+            connection = await self.take()
+            if connection is None:
+                return NO_CONNECTION
+            reply = await self.reply(connection, wire)
+            back, connection = connection, None  # if the pool fails, the call is not retried
+            await self.give(back)
+        except BaseException as error:
+            if connection is None:
+                raise
+            return await self.go_on(error, connection, wire, calls)
+        return reply
+
+    async def take(self) -> Any:
+        """Take a connection that is free, open and has nothing to read; None if there is none."""
+        pool = self.pool
+        if self._is_new:
+            self._enter_process()
+        if self.is_changed():
+            return None
+        if not self._is_known:
+            return await pool.get_connection(*self._asked)
+        if self._is_locked() or not pool._available_connections:
+            return None
+        connection = pool._available_connections.pop()
+        pool._in_use_connections.add(connection)
+        is_ready = False
+        try:
+            is_ready = connection.is_connected and not await getattr(connection, self._can_read)()
+        except Exception as error:
+            if not self._says_closed(error):
+                raise
+        finally:
+            if not is_ready:
+                await pool.release(connection)
+        return connection if is_ready else None
+
+    async def give(self, connection: Any) -> None:
+        """Give a connection back to the pool."""
+        pool = self.pool
+        is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
+        is_usual = self._is_known and not is_renewed and not self._is_locked()
+        if is_usual and connection in pool._in_use_connections:
+            pool._in_use_connections.remove(connection)
+            pool._available_connections.append(connection)
+        else:
+            await asyncio.shield(pool.release(connection))
+
+    def _is_locked(self) -> bool:
+        """Return whether a task is changing the pool; valkey-py has no lock for that."""
+        lock = getattr(self.pool, "_lock", None)
+        return lock is not None and lock.locked()
+
+    async def reply(self, connection: Any, wire: Wire) -> Reply:
+        """Send commands over a connection; return what `DirectClient.reply` does."""
+        (packed, count), is_sent = wire, False
+        if self._is_known and connection.is_connected and not connection.health_check_interval:
+            try:
+                connection._writer.writelines(packed)
+                is_sent = not connection._writer.transport.get_write_buffer_size()
+            except RuntimeError as error:  # uvloop raises it for a connection just closed
+                raise self._closed[0](str(error)) from error
+            packed = []
+        if not is_sent:  # else the system has all bytes, and there is nothing to wait for
+            await connection.send_packed_command(packed)
+        if count == 1:
+            reply: Reply = await connection.read_response(disable_decoding=True)
+            return reply
+        replies: list[Reply] = []
+        for _ in range(count):
+            try:
+                replies.append(await connection.read_response(disable_decoding=True))
+            except self.refusal as error:
+                replies.append(error)
+        return replies
+
+    async def go_on(self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call]) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
         errors = [error]  # of the first attempt
         fail = getattr(self.client, "_disconnect_raise", None)
@@ -159,7 +517,7 @@ class AsyncDirectClient(AsyncPoolAccess):
             await connection.disconnect()
 
         try:
-            reply = await connection.retry.call_with_retry(
+            reply: Reply = await connection.retry.call_with_retry(
                 attempt, partial(fail, connection) if fail else disconnect
             )
         except BaseException as last:
@@ -170,7 +528,7 @@ class AsyncDirectClient(AsyncPoolAccess):
         await self.pool.release(connection)
         return reply
 
-    async def _give_up(self, connection: AsyncConnection, error: BaseException) -> None:
+    async def _give_up(self, connection: Any, error: BaseException) -> None:
         """Give a connection back after an error, as `DirectClient._give_up` does."""
         if not isinstance(error, self.refusal):
             await connection.disconnect(nowait=True)
