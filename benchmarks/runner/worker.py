@@ -12,7 +12,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -84,6 +84,10 @@ class Synchronous:
         filter_.load(items)
         return filter_.info().count
 
+    def dedupe(self, items: Items) -> int:
+        """Deduplicate a stream that yields an item a microsecond."""
+        return sum([1 for _ in self._one.dedupe(_paced(items, 1e-6))])
+
 
 class Asynchronous:
     """Calls of one asyncio client in one loop."""
@@ -132,6 +136,16 @@ class Asynchronous:
         return await self._once(item) is True
 
 
+def _paced(items: Items, seconds: float) -> Iterator[str]:
+    """Yield items at a pace; one that is late comes at once."""
+    due = time.perf_counter()
+    for item in items:
+        due += seconds
+        while time.perf_counter() < due:
+            pass
+        yield item
+
+
 async def _nothing(_: str) -> bool:
     return True
 
@@ -157,6 +171,7 @@ def workloads(path: str, tag: str) -> dict[str, Run]:
         "asyncio claim and commit": tasks.by_tasks(1, "claim"),
         "64 tasks in once": tasks.by_tasks(64, "once"),
         "load of 100,000": sync.load,
+        "dedupe of an item a µs": sync.dedupe,
     }
 
 
@@ -178,6 +193,7 @@ COUNTS: Final = {
     "asyncio claim and commit": 500,
     "64 tasks in once": 1_280,
     "load of 100,000": 100_000,
+    "dedupe of an item a µs": 20_000,
 }
 """The number of items in a round, by workload."""
 
