@@ -33,6 +33,7 @@ from bloomredis.stored.foreign.chain import ChainLayout, LinkedLayout, StoredCha
 from bloomredis.stored.module.filter import StoredModule
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.state.base import Stored
+from bloomredis.stored.state.reaction import Reaction
 
 MODULE_RATE: Final = 0.25
 """The highest error rate for which RedisBloom creates a filter."""
@@ -70,7 +71,7 @@ class PlainOperations(Queueing, FilterOperations):
             _check_foreign(name, foreign, options, on_full, local_cache=local_cache)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         if isinstance(stored, StoredFilter) or (isinstance(stored, StoredModule) and on_full != "warn"):
-            stored.on_full = on_full  # the module's filter grows, and keeps its error rate
+            stored.reaction = Reaction(on_full, stored.full)  # else the module makes the filter larger
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:

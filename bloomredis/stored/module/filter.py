@@ -45,9 +45,10 @@ from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.module.header import Link, ModuleState, read_state
 from bloomredis.stored.planning import StorageOptions
 from bloomredis.stored.state.base import CONTAINS, Arguments
-from bloomredis.stored.state.capped import Capped
 from bloomredis.stored.state.handle import Description, Handle, LayoutChanged, ttl_seconds
 from bloomredis.stored.state.item_calls import Contains, FilterCall
+from bloomredis.stored.state.reaction import full
+from bloomredis.stored.state.versioned import Versioned
 
 R = TypeVar("R")
 
@@ -186,7 +187,7 @@ def _frame(key: bytes, markers: tuple[bytes, ...]) -> tuple[bytes, bytes, int]:
     return parts(before), parts(markers), len(before) + len(markers)
 
 
-class StoredModule(Capped[MarkedFilter]):
+class StoredModule(Versioned[MarkedFilter]):
     """A filter of the module.
 
     :param new: the capacity and error rate with which a missing filter is created; None if it must exist.
@@ -218,10 +219,12 @@ class StoredModule(Capped[MarkedFilter]):
         """The parameters of the stored filter; None until it was found."""
         return None if self._found is None else self._found.head
 
-    @property
-    def way_out(self) -> str:
-        """The consequence of more items than the capacity, and the way out."""
-        return "with more the server's module makes it larger; leave on_full out to let it"
+    def full(self) -> FilterFullError:
+        """Return the error for a filter that has reached its capacity."""
+        capacity = 0 if self.head is None else self.head.capacity
+        return full(
+            self.name, capacity, "with more the server's module makes it larger; leave on_full out to let it"
+        )
 
     # -- calls
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
-from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterFullError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.clock import next_round
@@ -19,8 +19,9 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.state.base import Arguments
-from bloomredis.stored.state.capped import Capped
 from bloomredis.stored.state.handle import Description, Handle, Layer, ttl_seconds
+from bloomredis.stored.state.reaction import full
+from bloomredis.stored.state.versioned import Versioned
 
 R = TypeVar("R")
 
@@ -32,7 +33,7 @@ _DESCRIBE, _CLEAR = (scripts.load_script(verb, forms.state) for verb in ("descri
 _DELETE: Final = scripts.load_script("delete", forms.integer)
 
 
-class StoredFilter(Capped[Header]):
+class StoredFilter(Versioned[Header]):
     """A filter in one key, with a header."""
 
     def __init__(
@@ -96,14 +97,14 @@ class StoredFilter(Capped[Header]):
                 return
             self.react_to_full(handle)
 
-    @property
-    def way_out(self) -> str:
-        """The consequence of more items than the capacity, and the way out."""
-        rate = 0.0 if self.head is None else self.head.error_rate
-        return (
+    def full(self) -> FilterFullError:
+        """Return the error for a filter that has reached its capacity."""
+        capacity, rate = (0, 0.0) if self.head is None else (self.head.capacity, self.head.error_rate)
+        way_out = (
             f"with more it errs more often than error_rate {rate}. To let it grow, make the programs "
             "ScalingBloomFilter, then call ScalingBloomFilter.adopt()"
         )
+        return full(self.name, capacity, way_out)
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         raise FilterMismatchError(
@@ -111,7 +112,7 @@ class StoredFilter(Capped[Header]):
         )
         yield  # which makes this a generator, like the other recoveries
 
-    RECOVERY = Capped.RECOVERY | {replies.DAMAGED: _recover_damage}
+    RECOVERY = Versioned.RECOVERY | {replies.DAMAGED: _recover_damage}
 
     def clear(self) -> Op[None]:
         """Empty the filter and give it a new generation."""

@@ -23,7 +23,7 @@ from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.record import ShardRecord
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
-from bloomredis.stored.state.versioned import Versioned
+from bloomredis.stored.state.versioned import LOSSES, Versioned
 
 PART_MS: Final = 60_000
 """The time to live of a shard until its creator has read the record again."""
@@ -181,7 +181,7 @@ class StoredShard(Versioned[Seen]):
         self.report_loss(f"{shard} was expired, evicted, flushed, deleted or replaced", handle)
         yield from ()
 
-    RECOVERY = StoredFilter.RECOVERY | dict.fromkeys(Versioned.RECOVERY, _recover_shard)
+    RECOVERY = StoredFilter.RECOVERY | dict.fromkeys(LOSSES, _recover_shard)
 
 
 def being_made(head: Header) -> Header:

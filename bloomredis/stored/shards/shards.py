@@ -45,7 +45,7 @@ from bloomredis.stored.shards.parts import Seen, StoredShard
 from bloomredis.stored.shards.record import DELETED, IN_USE, MAKING, NEW, RESTORED, ShardRecord
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
-from bloomredis.stored.state.versioned import Versioned
+from bloomredis.stored.state.versioned import LOSSES, Versioned
 
 T = TypeVar("T")
 _RESERVE, _SETTLE = (scripts.load_script(verb, forms.record) for verb in ("reserve_record", "settle_record"))
@@ -288,7 +288,7 @@ class StoredShards(Versioned[SeenRecord]):
     def _recover_record(self, refusal: Refusal, handle: Handle) -> Op[None]:
         return self._notice_loss(self.loss(refusal.word), handle)
 
-    RECOVERY = dict.fromkeys(Versioned.RECOVERY, _recover_record)
+    RECOVERY = dict.fromkeys(LOSSES, _recover_record)
 
     # -- the filter as a whole
 

@@ -65,6 +65,7 @@ from bloomredis.stored.state.handle import (
     LayoutChanged,
 )
 from bloomredis.stored.state.item_calls import Contains, FilterCall
+from bloomredis.stored.state.reaction import Reaction
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -115,6 +116,8 @@ class Stored(ABC):
 
     only_read: str | None = None
     """The message for a caller who tries to write to a read-only filter."""
+    reaction: Reaction | None = None
+    """What this object does when the filter is full; None for a filter without a limit."""
 
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name
@@ -129,7 +132,7 @@ class Stored(ABC):
     @property
     def refuses(self) -> bool:
         """A new item is refused if the filter has reached its capacity."""
-        return False
+        return self.reaction is not None and self.reaction.refuses
 
     def remember(
         self,
@@ -148,13 +151,12 @@ class Stored(ABC):
         key, *extra = keys or (self.key,)
         self._changes += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        check, variant = crc32(generation), self._variant_for(layout, generation)
+        check, variant = crc32(generation), (*self.store, _cells(layout))
+        if self.reaction is not None and self.reaction.limits(generation):
+            variant = (scripts.CAPPED, *variant)
         self.handle = handle = Handle(identity, layout, items, key, tuple(extra), generation, check, variant)
         self._lost = None
         return handle
-
-    def _variant_for(self, layout: Packing, generation: bytes) -> scripts.Variant:  # noqa: ARG002 - capped filters need it
-        return (*self.store, _cells(layout))
 
     def forget(self) -> None:
         """Drop the handle."""
@@ -233,7 +235,18 @@ class Stored(ABC):
 
     def unlimited(self, script: scripts.Script[R], handle: Handle) -> scripts.Script[R]:
         """Return a script in the variant that may pass the filter's capacity."""
+        if handle.is_capped:
+            return self.script(script, handle.script_variant[1:])
         return self.variant(script, handle)
+
+    def react_to_full(self, handle: Handle) -> None:
+        """React as `Reaction.react` does; go on without a limit.
+
+        :param handle: the handle of this object.
+        """
+        if self.reaction is not None:
+            self.reaction.react(handle.generation)
+            self.remember(handle.identity, handle.layout, generation=handle.generation)
 
     def call(
         self,

@@ -22,12 +22,13 @@ ParametersT = TypeVar("ParametersT")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_LOSSES: Final = {
+LOSSES: Final = {
     replies.MISSING: "{!r} has vanished (expired, evicted, flushed or deleted)",
     replies.CHANGED: "{!r} was cleared or replaced",
     replies.FOREIGN: "{!r} was overwritten with something that is no filter",
     replies.WRONG_TYPE: "{!r} was overwritten with a key of another type",
 }
+"""The message for each refusal that means a loss."""
 NO_TTL: Final = -1
 """The reply of PTTL for a key that never expires."""
 
@@ -227,9 +228,15 @@ class Versioned(Stored, Generic[ParametersT]):
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
         return self._notice_loss(self.loss(refusal.word), handle)
 
+    def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:
+        if not handle.is_capped:
+            raise refusal
+        self.react_to_full(handle)
+        yield from ()  # which makes this a generator, like the other recoveries
+
     def loss(self, word: str) -> str:
         """Return the message for a script's refusal on a filter that was in use."""
-        return _LOSSES[word].format(self.name)
+        return LOSSES[word].format(self.name)
 
     def _check_count(self, count: int, before: int, handle: Handle) -> None:
         """Remember a count; raise `FilterLostError` if it is smaller than a count seen before."""
@@ -242,7 +249,7 @@ class Versioned(Stored, Generic[ParametersT]):
         """Return the message for a count that is smaller than a count seen before."""
         return f"{self.name!r} was replaced by an older copy: it had counted {counted} items"
 
-    RECOVERY = dict.fromkeys(_LOSSES, _recover_loss)
+    RECOVERY = dict.fromkeys(LOSSES, _recover_loss) | {replies.FULL: _recover_full}
 
     def compare(self, found: dict[str, object], wanted: dict[str, object]) -> None:
         """Raise `FilterMismatchError` for the first parameter that differs from the wanted value."""

@@ -1,0 +1,53 @@
+"""What an object does when a filter with one capacity is full.
+
+The scripts of a capped handle refuse the first new item that the filter has no room for.  With
+``on_full="raise"`` the caller gets that refusal.  Otherwise the object warns or calls the caller's function,
+once for each generation, and then uses scripts without the limit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from bloomredis.arguments import OnFull
+from bloomredis.errors import FilterFullError
+
+_log: Final = logging.getLogger("bloomredis")
+
+
+class Reaction:
+    """The reaction of one object to the capacity of its filter.
+
+    :param error: makes the error for a full filter.
+    """
+
+    def __init__(self, on_full: OnFull, error: Callable[[], FilterFullError]) -> None:
+        self.refuses = on_full == "raise"
+        self._on_full = on_full
+        self._error = error
+        self._passed: bytes | None = None  # the generation whose capacity may be passed
+
+    def limits(self, generation: bytes) -> bool:
+        """Return whether calls must stop at the capacity of a generation."""
+        return generation != self._passed
+
+    def react(self, generation: bytes) -> None:
+        """Raise `FilterFullError`; or warn or call the caller's function, and let the capacity be passed."""
+        error = self._error()
+        if self.refuses:
+            raise error
+        self._passed = generation
+        if callable(self._on_full):
+            self._on_full(error)
+        else:
+            _log.warning("%s", error)
+
+
+def full(name: str, capacity: int, way_out: str) -> FilterFullError:
+    """Return the error for a full filter.
+
+    :param way_out: the consequence of more items than the capacity, and the way out.
+    """
+    return FilterFullError(f"{name!r} is full and was made for capacity {capacity}: {way_out}")
