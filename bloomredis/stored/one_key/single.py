@@ -77,7 +77,7 @@ class StoredFilter(Versioned[Header]):
         found = yield from self.describe()
         if handle.identity != found.header.identity:
             raise Refusal(replies.CHANGED, "")
-        if self._kind == header.FILTER:
+        if self._kind == header.FILTER and not self.refuses:  # else a load may take a part of its count back
             self._check_count(found.header.count, counted, handle)
         return [found]
 
