@@ -15,7 +15,7 @@ import redis.asyncio
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomFilter, FilterFullError, OutcomeUnknownError
 from tests.support.modules import needs_module
-from tests.support.proxy import lost, proxied
+from tests.support.proxy import after, lost, passed, proxied
 from tests.support.racing import race_processes, race_threads
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -158,6 +158,25 @@ def test_a_load_of_segments_stops_at_the_capacity(any_client: redis.Redis) -> No
     assert f.info().count == 20_000
     assert f.contains_many(range(20_000)) == [True] * 20_000
     assert sum(f.contains_many(range(20_000, 100_000))) < 10
+
+
+def test_what_a_load_takes_back_is_no_loss(any_server: Server) -> None:
+    """A load counts its items before it writes them; if another load was faster, it takes the count back."""
+    options: dict[str, Any] = {"capacity": 100_000, "error_rate": 0.001, "on_full": "raise"}
+    seen = BloomFilter(any_server.client(), "f", **options)
+    counts = []
+
+    def load_too() -> None:
+        counts.append(seen.info().count)
+        seen.load(range(30_000))
+        counts.append(seen.info().count)
+
+    with proxied(any_server.socket) as proxy:
+        f = BloomFilter(proxy.client(), "f", **options)
+        proxy.plan("or_segment", after(load_too, passed))
+        f.load(range(30_000))
+    counts.append(seen.info().count)
+    assert counts[0] < counts[1] > counts[2] > 29_000
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
