@@ -360,4 +360,4 @@ def _follows_equal(request: Request, change: Change) -> bool:
 
 def _refuses(request: Request) -> bool:
     """Return whether the object of a call refuses new items of a full filter."""
-    return request.owner.options.get("on_full") == "raise"
+    return bool(request.owner.options.get("on_full") == "raise")

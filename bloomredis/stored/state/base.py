@@ -117,7 +117,7 @@ class Stored(ABC):
     only_read: str | None = None
     """The message for a caller who tries to write to a read-only filter."""
     reaction: Reaction | None = None
-    """What this object does when the filter is full; None for a filter without a limit."""
+    """The reaction of this object to a full filter; None if the filter has no limit."""
 
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name

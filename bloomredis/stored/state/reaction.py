@@ -1,4 +1,4 @@
-"""What an object does when a filter with one capacity is full.
+"""The reaction of an object to a full filter, if the filter has one capacity.
 
 The scripts of a capped handle refuse the first new item that the filter has no room for.  With
 ``on_full="raise"`` the caller gets that refusal.  Otherwise the object warns or calls the caller's function,
