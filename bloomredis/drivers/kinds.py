@@ -57,9 +57,9 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         `"warn"` (the default) logs one warning, and adds the item.  `"raise"` raises `FilterFullError`; a
         batch stops there, with `BatchInterruptedError`, and so does a claim, but never a commit.  A callable
         is called once, with that error, before the item is added, and may raise it.
-    :param local_cache: keep a copy of the filter in this process (as large as the filter).  If all bits of an
-        item are set in the copy, answer without the server, which is right while the filter keeps its
-        generation; otherwise ask the server.  The default is False.
+    :param local_cache: keep a copy of the filter in this process (as large as the filter).  The copy answers
+        for an item whose bits it has, which is right until the filter is cleared or replaced; the server
+        answers for any other item.  The default is False.
     :param local_cache_check: seconds (or a timedelta) until the generation is checked again, by default 1.
         For that long `add` may answer "already there" although the filter was cleared, evicted or lost.  If
         the server comes back with an older state of the filter, the copy still has the items that the server
