@@ -69,9 +69,13 @@ def unreachable(client: Any) -> Iterator[None]:
     :param client: from `connect` or `connect_asyncio`.
     :raises TypeError: the client's server is not `memory://`.
     """
-    server = client.connection_pool.connection_kwargs.get("server")
+    pool = getattr(client, "connection_pool", None)
+    server = pool and pool.connection_kwargs.get("server")
     if server is None or not hasattr(server, "connected"):
-        raise TypeError(f"only a memory:// server can be made unreachable, not the server of {client!r:.100}")
+        raise TypeError(
+            "only the memory:// server of a client from connect() or connect_asyncio() can be made "
+            f"unreachable, not the server of {client!r:.100}"
+        )
     server.connected = False
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -95,7 +96,13 @@ def encode(item: Item) -> bytes:
     if isinstance(item, bytes | bytearray | memoryview):
         return bytes(item)
     if isinstance(item, int) and not isinstance(item, bool):
-        return b"%d" % item
+        try:
+            return b"%d" % item
+        except ValueError:
+            most = sys.get_int_max_str_digits()
+            raise ValueError(
+                f"item has more than {most} decimal digits, which Python does not write; pass bytes"
+            ) from None
     if is_null(item):
         raise TypeError(
             f"an item is str, bytes or int, not {type(item).__name__}, "

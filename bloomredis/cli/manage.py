@@ -6,8 +6,6 @@ import re
 from contextlib import suppress
 from typing import Annotated
 
-import typer
-
 from bloomredis.cli import filters, messages
 from bloomredis.cli.filters import Wanted
 from bloomredis.cli.info import brief
@@ -21,6 +19,7 @@ from bloomredis.cli.options import (
     Shards,
     Slices,
     Window,
+    argument,
     kind_option,
     option,
     time,
@@ -118,12 +117,7 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
 
 def expire(
     name: Name,
-    after: Annotated[
-        float,
-        typer.Argument(
-            parser=time, metavar="TIME", help="90s, 15m, 12h, 7d, 2w from now.", show_default=False
-        ),
-    ],
+    after: Annotated[float, argument(time, "TIME", "90s, 15m, 12h, 7d, 2w from now.")],
     *,
     url: Url,
     cluster: Cluster = None,

@@ -20,15 +20,23 @@ _NUMBER: Final = re.compile(r"(\d[\d_,]*)(\.\d+)?(?:e\+?(\d{1,2}))?([kmgb]?)", r
 
 def option(parse: Callable[[str], T], metavar: str, text: str, *names: str, **more: Any) -> Any:
     """Return an option whose text `parse` reads; its `ValueError` is reported as wrong usage."""
+    more = {"show_default": False} | more
+    return typer.Option(*names, parser=_told(parse), metavar=metavar, help=text, **more)
 
+
+def argument(parse: Callable[[str], T], metavar: str, text: str) -> Any:
+    """Return a positional argument whose text `parse` reads, as `option` does."""
+    return typer.Argument(parser=_told(parse), metavar=metavar, help=text, show_default=False)
+
+
+def _told(parse: Callable[[str], T]) -> Callable[[str | T], T]:
     def read(given: str | T) -> T:
         try:
             return parse(given) if isinstance(given, str) else given  # the default is no str
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 
-    more = {"show_default": False} | more
-    return typer.Option(*names, parser=read, metavar=metavar, help=text, **more)
+    return read
 
 
 def whole(least: int = 1, most: int = MOST) -> Callable[[str], int]:

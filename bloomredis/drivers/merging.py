@@ -13,9 +13,11 @@ from bloomredis.protocol.cluster import is_cluster
 def check_same_class(one: Bound[Any], other: object) -> None:
     """Raise `TypeError` for a filter that cannot be merged into another."""
     if not isinstance(other, type(one)):
+        kind, own = type(other), type(one)
+        name = f"{kind.__module__}.{kind.__name__}" if kind.__name__ == own.__name__ else kind.__name__
         raise TypeError(
-            f"a {type(one).__name__} is merged with another one or with a LocalFilter, not with "
-            f"{type(other).__name__} {arguments.shown(other)}"
+            f"a {own.__name__} is merged with another one or with a LocalFilter, not with "
+            f"{name} {arguments.shown(other)}"
         )
 
 

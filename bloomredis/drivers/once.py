@@ -69,6 +69,6 @@ def check_function(function: object, *, is_asyncio: bool) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"once() is not for generators like {shown(function)}: the body runs after the call")
     if inspect.iscoroutinefunction(function) != is_asyncio:
-        kinds = ("functions", "bloomredis"), ("coroutine functions", "bloomredis.asyncio")
+        kinds = ("functions without async", "bloomredis"), ("coroutine functions", "bloomredis.asyncio")
         (what, half), (_, other) = kinds if not is_asyncio else kinds[::-1]
         raise TypeError(f"once() of {half} is for {what}; use a filter of {other} for {shown(function)}")

@@ -24,9 +24,9 @@ def check_encoding(name: str, found: int | None, given: int | None) -> None:
     elif not given:
         says = "holds encoded items: give the encode= that it was created with"
     elif found == OTHER:
-        says = "holds items of another encode=, or of keyed() with another secret"
+        says = "holds items of another encode=, or of keyed() with another secret: give that one"
     elif OWN in (found, given):
-        says = "holds items of another encode=: keyed() on one side, another function on the other"
+        says = "holds items of another encode=, keyed() on one side alone: give that one"
     else:
-        says = "holds items that were encoded by keyed() with another secret"
+        says = "holds items that were encoded by keyed() with another secret: give that one"
     raise FilterMismatchError(f"{name!r} {says}, or use another name")

@@ -75,7 +75,7 @@ PARSED = [
     (name, one)
     for name, command in COMMANDS.items()
     for one in command.params
-    if one.param_type_name == "option" and one.metavar in ("N", "ITEMS", "RATE", "TIME", "SECONDS", "KIND")
+    if one.metavar in ("N", "ITEMS", "RATE", "TIME", "SECONDS", "KIND")
 ]
 
 
@@ -83,10 +83,11 @@ def test_wrong_values_are_told_in_words() -> None:
     """The error of a wrong value never uses the validator's wording."""
     assert len(PARSED) > 30
     for name, one in PARSED:
-        done = run_command(name, one.opts[0], "x%")
+        given = (one.opts[0], "x%") if one.param_type_name == "option" else ("name", "x%")
+        done = run_command(name, *given)
         text = " ".join(done.stderr.decode().replace("│", " ").split())
         assert done.returncode == 2
-        assert f"Invalid value for '{one.opts[0]}'" in text
+        assert f"Invalid value for '{one.opts[0] if given[0] != 'name' else one.metavar}'" in text
         assert not re.search("Value error|Input should|unable to parse", text), text
 
 

@@ -14,6 +14,7 @@ import pytest
 import redis
 
 import bloomredis
+import bloomredis.asyncio as asyncio_half
 from bloomredis import (
     BloomFilter,
     FilterFullError,
@@ -167,6 +168,9 @@ def test_classes_that_are_not_merged(any_client: redis.Redis, kind: str) -> None
         one.merge(other)
     with pytest.raises(TypeError, match="merged with another one"):
         BloomFilter(any_client, "plain", **SMALL).merge(one)
+    of_asyncio: Any = asyncio_half.BloomFilter.from_url("memory://", "asyncio", **SMALL)
+    with pytest.raises(TypeError, match=r"not with bloomredis\.\S+\.BloomFilter BloomFilter\('asyncio'"):
+        BloomFilter(any_client, "plain", **SMALL).merge(of_asyncio)
     with pytest.raises(TypeError, match="another system"):
         BloomFilter(any_client, "b", layout=compat.go_zero(100)).merge(
             BloomFilter(any_client, "c", layout=compat.go_zero(100))

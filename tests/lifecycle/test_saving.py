@@ -335,6 +335,8 @@ def test_a_file_is_a_path_or_binary(any_client: redis.Redis) -> None:
     f = BloomFilter(any_client, "seen", capacity=100, error_rate=0.01)
     with pytest.raises(TypeError, match="path or a binary file, not int 5"):
         f.save(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="path or a binary file, not StringIO"):
+        f.save(io.StringIO())  # type: ignore[arg-type]
 
 
 def test_a_filter_of_the_servers_module_is_not_saved(client: redis.Redis, tmp_path: Path) -> None:

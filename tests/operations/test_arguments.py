@@ -162,6 +162,12 @@ def test_a_name_that_utf_8_cannot_hold(half: Any, kind: str) -> None:
         maker(half, kind)(client, "f\ud800")
 
 
+def test_an_int_that_is_too_long() -> None:
+    """Python writes at most 4,300 digits; the error is about the item."""
+    with pytest.raises(ValueError, match="item has more than 4300 decimal digits"):
+        BloomFilter(NoClient(), "f", capacity=100, error_rate=0.01).add(10**5000)
+
+
 def test_an_owner_that_utf_8_cannot_hold() -> None:
     """The claim names the character."""
     with pytest.raises(ValueError, match=_SURROGATE):

@@ -315,8 +315,8 @@ class Claims:
         state.status = "lost"
         now = "the item is done already" if is_done else "another worker may have it"
         return ClaimLostError(
-            f"the claim on {shown(state.item)} ran out, its owner claimed it again, or its filter was "
-            f"cleared, and {now}; nothing was changed: take a longer lease, or renew=True"
+            f"the claim on {shown(state.item)} is over, and {now}: its lease ended, its owner claimed it "
+            "again, or its filter was cleared; nothing was changed: take a longer lease, or renew=True"
         )
 
 

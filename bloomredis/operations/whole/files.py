@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from io import TextIOBase
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn, cast
 
@@ -171,5 +172,5 @@ class Reader:
 
 
 def _check(file: object, verb: str) -> None:
-    if not callable(getattr(file, verb, None)):
+    if isinstance(file, TextIOBase) or not callable(getattr(file, verb, None)):
         raise TypeError(f"file must be a path or a binary file, not {type(file).__name__} {shown(file)}")
