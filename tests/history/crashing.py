@@ -26,6 +26,7 @@ class Crash(NamedTuple):
     """A process to kill.
 
     :ivar after: kill after this many steps; a process that ends earlier is not killed.
+    :ivar options: options of the filter besides those of the plan, with their values.
     """
 
     plan: Plan
@@ -33,6 +34,7 @@ class Crash(NamedTuple):
     work: Work
     after: int
     number: int
+    options: Sequence[tuple[str, Any]] = ()
 
 
 def serve(pipe: Any, holes: Sequence[str]) -> None:
@@ -61,7 +63,8 @@ def _die(crash: Crash, writer: int) -> NoReturn:
     try:
         client = redis.Redis(unix_socket_path=crash.socket)
         kind: Any = getattr(bloomredis, crash.plan.made.called)
-        f = kind(Watched(client, watch), crash.plan.seed, **crash.plan.options | {"on_lost": "recreate"})
+        options = {**crash.plan.options, **dict(crash.options), "on_lost": "recreate"}
+        f = kind(Watched(client, watch), crash.plan.seed, **options)
         if crash.work == "clear":
             f.clear()
         for number in range(ITEMS):
