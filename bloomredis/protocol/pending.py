@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, zip_longest
 from typing import Final
@@ -94,10 +94,10 @@ class PendingCalls:
                 self._make_room()
                 self.items.setdefault(as_bytes(item), []).append(pending)
 
-    def find(self, item: str | bytes, generation: bytes) -> Pending | None:
-        """Return the latest pending call about an item in this generation, or None."""
+    def find(self, item: str | bytes, generation: bytes, besides: Container[Pending] = ()) -> Pending | None:
+        """Return the latest pending call about an item in this generation besides some, or None."""
         for pending in reversed(self.items.get(as_bytes(item), ())) if self.items else ():
-            if pending.generation == generation:
+            if pending.generation == generation and pending not in besides:
                 return pending
         return None
 
@@ -118,7 +118,7 @@ class PendingCalls:
 
     @contextmanager
     def checkout(
-        self, encoded: str | bytes, generation: bytes, token: Pending | None
+        self, encoded: str | bytes, generation: bytes, token: Pending | None, *, keep: bool = False
     ) -> Iterator[list[Pending]]:
         """Take out the pending calls about an item; put them back if the block raises.
 
@@ -127,6 +127,7 @@ class PendingCalls:
 
         :param token: the caller's token.  Without it all calls are taken out, or the oldest one if every
             call counts.
+        :param keep: put them back in any case.
         """
         item = as_bytes(encoded)
         with self._lock:
@@ -154,6 +155,9 @@ class PendingCalls:
                 for each in mine:
                     self._without_token.pop(each, None)
             raise
+        if keep and mine:
+            with self._lock:
+                self.items.setdefault(item, []).extend(mine)
 
     def split_runs(
         self, items: Sequence[str | bytes], start: int, stop: int, most: int, generation: bytes

@@ -243,12 +243,15 @@ class Membership:
     def add_unasked(self, items: Encoded, source: Sequence[object]) -> Op[None]:
         """Add items for a load, whose caller gets no answers.
 
-        The answers of pending items are kept for the retries of their callers.
+        Pending calls about items are made again, and stay pending for the retries of their callers.
         """
-        unanswered = self._pending.unanswered(items)
-        answers = yield from self.add(items, source)
-        answers.store(unanswered)
-        self.loaded += sum(answers)
+        if unanswered := self._pending.unanswered(items):
+            left = {*range(len(items))}
+            for at in unanswered:
+                if (yield from self.resolve_pending(as_bytes(items[at]), keep=True)):
+                    left.remove(at)
+            items, source = ([each[at] for at in sorted(left)] for each in (items, source))
+        self.loaded += sum((yield from self.add(items, source)))
 
     def _add_rest(
         self, handle: Handle, items: Encoded, answers: list[bool], prepared: Prepared | None
@@ -381,21 +384,23 @@ class Membership:
             raise_unknown(self._stored.name, error, [pending.token(item) if given else None])
         return reply
 
-    def resolve_pending(self, item: bytes) -> Op[None]:
-        """Make sure that the pending calls of an item have been executed.
+    def resolve_pending(self, item: bytes, *, keep: bool = False) -> Op[bool]:
+        """Make sure that the pending calls of an item have been executed; return whether there were any.
 
-        From then on only the holder of a token gets their answers.
+        :param keep: they stay pending; otherwise only the holder of a token gets their answers from now on.
         """
-        rounds = None
+        rounds, made = None, set[Pending]()
         while item in self._pending.items:
             rounds = yield from next_round(rounds, self._stored.name)
             handle = yield from self._stored.acquire()
-            pending = self._pending.find(item, handle.generation)
-            if pending is None:  # the pending calls are of another generation
-                return
+            pending = self._pending.find(item, handle.generation, made)
+            if pending is None:  # the other pending calls are of another generation
+                return any(each.generation == handle.generation for each in made)
             packed = handle.layout.pack_one(item)
-            with suppress(LayoutChanged), self._pending.checkout(item, handle.generation, pending):
+            with suppress(LayoutChanged), self._pending.checkout(item, handle.generation, pending, keep=keep):
                 yield from self._ask_again(handle, packed, item, pending)
+                made.add(pending)
+        return bool(made)
 
     def add_count(self, handle: Handle, added: int) -> Op[None]:
         """Add new items, whose bits other scripts have set, to the stored count."""

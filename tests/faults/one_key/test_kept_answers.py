@@ -28,7 +28,7 @@ from bloomredis.protocol.receipts import RECEIPT_SECONDS
 from tests.support.clock import Clock
 from tests.support.keys import forget_receipts
 from tests.support.losing import LosingClient
-from tests.support.proxy import Proxy, once_executed, passed
+from tests.support.proxy import Fate, Proxy, dropped, lost, once_executed, passed, proxied
 from tests.support.servers import Server
 from tests.support.several import aio_on_servers
 from tests.support.sizes import long
@@ -95,6 +95,23 @@ def test_a_load_takes_no_answers(any_server: Server, made: Callable[..., Any]) -
             f.add("a")
         assert f.load(["a", "b"]) == 2
         assert [f.add("a"), f.add("a"), f.add("b")] == [True, False, False]
+        assert f.info().count == 3
+
+
+@for_each("made", [BloomFilter, ScalingBloomFilter])
+@for_each("fate", [lost, dropped])
+def test_a_load_takes_no_answer_from_a_token(
+    any_server: Server, made: Callable[..., Any], fate: Fate
+) -> None:
+    """The holder of a token hears the answer also after a load of the item, and no other call does."""
+    with proxied(any_server.socket) as proxy:
+        f = made(proxy.client(), f"{made.__name__} {fate.__name__}", **SIZE)
+        f.add("warm")
+        proxy.plan("add", fate)
+        with pytest.raises(OutcomeUnknownError) as met:
+            f.add("a")
+        assert f.load(["b", "a", "a"]) == 3
+        assert [f.add("a", token=met.value.token), f.add("a"), f.add("b")] == [True, False, False]
         assert f.info().count == 3
 
 
