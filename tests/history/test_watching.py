@@ -56,7 +56,9 @@ def crashes() -> Iterator[Any]:
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_a_process_that_is_killed(any_server: Server, crashes: Any, kind: Kind) -> None:
     """A killed clear() has cleared the filter and done no more; a killed add has added some items."""
-    options = {"window": 3600} if kind == "rotating" else {}  # the process may take long to begin
+    options: dict[str, Any] = (
+        {"window": 3600} if kind == "rotating" else {}
+    )  # the process may take long to begin
     work: Work
     for work in get_args(Work):
         with any_server.client() as client:
