@@ -118,7 +118,7 @@ class PendingCalls:
 
     @contextmanager
     def checkout(
-        self, encoded: str | bytes, generation: bytes, token: Pending | None, *, keep: bool = False
+        self, encoded: str | bytes, generation: bytes, token: Pending | None
     ) -> Iterator[list[Pending]]:
         """Take out the pending calls about an item; put them back if the block raises.
 
@@ -127,7 +127,6 @@ class PendingCalls:
 
         :param token: the caller's token.  Without it all calls are taken out, or the oldest one if every
             call counts.
-        :param keep: put them back in any case.
         """
         item = as_bytes(encoded)
         with self._lock:
@@ -155,9 +154,6 @@ class PendingCalls:
                 for each in mine:
                     self._without_token.pop(each, None)
             raise
-        if keep and mine:
-            with self._lock:
-                self.items.setdefault(item, []).extend(mine)
 
     def split_runs(
         self, items: Sequence[str | bytes], start: int, stop: int, most: int, generation: bytes

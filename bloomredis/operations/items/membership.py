@@ -8,7 +8,7 @@ they are then added one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Final, NoReturn, TypeVar, cast
 from zlib import crc32
 
@@ -397,7 +397,8 @@ class Membership:
             if pending is None:  # the other pending calls are of another generation
                 return any(each.generation == handle.generation for each in made)
             packed = handle.layout.pack_one(item)
-            with suppress(LayoutChanged), self._pending.checkout(item, handle.generation, pending, keep=keep):
+            taken = nullcontext() if keep else self._pending.checkout(item, handle.generation, pending)
+            with suppress(LayoutChanged), taken:
                 yield from self._ask_again(handle, packed, item, pending)
                 made.add(pending)
         return bool(made)
