@@ -90,19 +90,18 @@ class Handle:
     generation: bytes = b""  # empty for a bitmap of another system
     check: int = 0  # a checksum of the generation, for the names of calls
     script_variant: Variant = ()
+    is_capped: bool = field(init=False)  # its scripts refuse the first new item beyond the capacity
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # the number reported so far
     scripts: dict[object, Script[Any]] = field(default_factory=dict, repr=False)  # in its variant
     frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_capped", self.script_variant[:1] == (CAPPED,))
 
     @property
     def bitmap(self) -> Layout:
         """The layout of a filter in one bitmap."""
         return cast("Layout", self.layout)
-
-    @property
-    def is_capped(self) -> bool:
-        """The scripts of this handle refuse or report items beyond the capacity."""
-        return self.script_variant[:1] == (CAPPED,)
 
     def tail(self, keys: Sequence[bytes], arguments: Sequence[Part]) -> Command:
         """Return the parts after a script's name: the number of keys, all keys, the identity, the arguments.
