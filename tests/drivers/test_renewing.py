@@ -341,9 +341,9 @@ def test_a_loss_ends_the_block_with_an_error(
             wait_until("the loss is noticed", lambda: claim.lost)
             assert not claim
 
-    with caplog.at_level(logging.WARNING, "bloomredis"), pytest.raises(ClaimLostError, match="'a' ran out"):
+    with caplog.at_level(logging.WARNING, "bloomredis"), pytest.raises(ClaimLostError, match="'a' is over"):
         work()
-    wait_until("it is logged", lambda: "the claim on 'a' ran out" in caplog.text)
+    wait_until("it is logged", lambda: "the claim on 'a' is over" in caplog.text)
     assert not f.contains("a")
 
 
