@@ -26,8 +26,8 @@ _SIZE: Final[dict[str, Any]] = {"capacity": 1_000_000, "error_rate": 0.01}
 
 
 def _four_layers(client: redis.Redis) -> ScalingBloomFilter:
-    f = ScalingBloomFilter(client, "four", capacity=1000, error_rate=0.01)
-    f.add_many(range(1000 + 2000 + 4000 + 2000))
+    f = ScalingBloomFilter(client, "four", capacity=5000, error_rate=0.01)
+    f.add_many(range(5000 + 10_000 + 20_000 + 2000))  # there is room for 38,000 more
     return f
 
 
@@ -47,11 +47,15 @@ VERBS: Final = ("add", "contains", "claim", "commit", "remove", "extend")
 
 @dataclass
 class Calls:
-    """The calls of a filter's scripts, each about a new item."""
+    """The calls of a filter's scripts, each about a new item.
+
+    :ivar lanes: the number of connections over which the calls are sent in turns.
+    """
 
     client: redis.Redis
     of: Any
     items: int
+    lanes: int = 1
     receipts: Iterator[int] = field(default_factory=itertools.count)
     drawn: Iterator[int] = field(default_factory=itertools.count)
 
@@ -65,12 +69,13 @@ class Calls:
     def texts(self, verb: str) -> tuple[str, str] | None:
         """Return the earlier and the present text of a verb, None if the filter has none."""
         variant = self.handle.script_variant
+        plain = variant[1:] if self.handle.is_capped else variant
         known = {each[:1] for each in scripts.variants(verb)} | {()}
-        if (variant[:1] not in known and scripts.variants(verb) != ((),)) or (
+        if (plain[:1] not in known and scripts.variants(verb) != ((),)) or (
             verb == "remove" and variant != ("one", "counters")
         ):
             return None
-        earlier = variant if scripts.variants(verb) != ((),) else ("one",)
+        earlier = plain if scripts.variants(verb) != ((),) else ("one",)
         return generic(verb, earlier, 2), scripts.load_script(verb, variant=variant).text
 
     def drawn_items(self) -> list[bytes]:
@@ -79,8 +84,9 @@ class Calls:
     def _tail(self, keys: list[bytes], arguments: list[Any]) -> list[Any]:
         return list(self.handle.tail(keys, arguments))
 
-    def _receipt(self) -> tuple[bytes, bytes]:
-        return self.prefix + b"receipt:r", b"%d.00000000" % (next(self.receipts) + 1)
+    def _receipt(self, session: bytes = b"r") -> tuple[bytes, bytes]:
+        number = next(self.receipts)
+        return self.prefix + b"receipt:%s%d" % (session, number % self.lanes), b"%d.00000000" % (number + 1)
 
     def _claims(self, items: list[bytes]) -> list[bytes]:
         return [self.prefix + b"claim:" + hash_bytes(item).hex().encode() for item in items]
@@ -99,7 +105,7 @@ class Calls:
         return self._tail(self._claims(items), [self.handle.layout.pack(items), 60_000, owners])
 
     def commit(self, items: list[bytes]) -> list[Any]:
-        named = [(self.prefix + b"receipt:c%d" % i, self._receipt()[1]) for i in range(len(items))]
+        named = [self._receipt(b"c%d-" % i) for i in range(len(items))]
         receipts, names = zip(*named, strict=True)
         owners = b"".join(map(hash_bytes, items))
         return self._tail([*self._claims(items), *receipts], [self.handle.layout.pack(items), owners, *names])

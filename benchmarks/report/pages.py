@@ -7,6 +7,7 @@ for one.
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from benchmarks.workloads import batch, bulk, claims, concurrency, sharding, sin
 ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = ROOT / "benchmarks" / "results"
 STORED: Final = RESULTS / "results.json"
+THROUGHPUT: Final = RESULTS / "throughput.json"
 _SPEED: Final = ROOT / "docs" / "speed.md"
 _BLOCK: Final = re.compile(r"(<!-- figures: (\w+) -->\n).*?(\n<!-- end of figures -->)", re.DOTALL)
 _UNMEASURED: Final = "These figures come with the next whole run of `make bench`."
@@ -163,6 +165,7 @@ def _filled(machine: Mapping[str, Any], servers: Sequence[ServerReport]) -> Call
         "server": lambda: _server(servers),
         "floor": lambda: _floors(servers),
         "fleet": lambda: table(FLEET, servers),
+        "throughput": _throughput,
     }
     return lambda block: f"{block[1]}\n{texts[block[2]]()}\n{block[3]}"
 
@@ -219,6 +222,27 @@ def _server(servers: Iterable[ServerReport]) -> str:
         for server in servers
         if (found := server.results.get(_NEW))
     )
+
+
+def _throughput() -> str:
+    """Return a table of the calls that a server takes a second, by kind of filter and verb."""
+    found = json.loads(THROUGHPUT.read_text("utf-8"))
+    servers: dict[str, dict[str, dict[str, float]]] = found["servers"]
+    first = next(iter(servers.values()))
+    verbs = list(dict.fromkeys(verb for times in first.values() for verb in times))
+    rows = [
+        [kind, *(" / ".join(_thousands(each[kind].get(verb)) for each in servers.values()) for verb in verbs)]
+        for kind in first
+        if all(kind in each for each in servers.values())
+    ]
+    heading = ["thousands a second", *(f"`{verb}`" for verb in verbs)]
+    names, machine = " / ".join(servers), found["machine"]
+    said = f"{names}, measured on {machine['date']} on one core of an {machine['cpu']}:"
+    return "\n".join([said, "", *tables.table(heading, rows, "l" + "r" * len(verbs))])
+
+
+def _thousands(microseconds: float | None) -> str:
+    return "-" if microseconds is None else f"{1000 / microseconds:.0f}"
 
 
 def _floors(servers: Iterable[ServerReport]) -> str:
