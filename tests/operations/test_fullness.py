@@ -161,6 +161,29 @@ def test_a_function_may_raise(bloom: Any, any_client: redis.Redis) -> None:
     assert not f.contains("more")
 
 
+def test_a_function_that_raised_is_not_called_again(any_client: redis.Redis) -> None:
+    """The call after its error goes on without a limit."""
+    told: list[FilterFullError] = []
+
+    def refuse(error: FilterFullError) -> None:
+        told.append(error)
+        raise KeyError
+
+    f = make(BloomFilter, any_client, on_full=refuse)
+    f.add_many(range(100))
+    with pytest.raises(KeyError):
+        f.add("more")
+    assert [f.add("more"), len(told)] == [True, 1]
+
+
+def test_a_function_may_use_the_filter(any_client: redis.Redis) -> None:
+    """Its own add of the same object passes the capacity."""
+    added: list[bool] = []
+    f: Any = make(BloomFilter, any_client, on_full=lambda _: added.append(f.add("its own")))
+    f.add_many(range(100))
+    assert [f.add("more"), *added] == [True, True]
+
+
 def test_a_bitmap_of_another_system_is_not_counted() -> None:
     """Without a header `on_full` is refused."""
     layout: Any = compat.go_zero(1000)

@@ -240,13 +240,15 @@ class Stored(ABC):
         return self.variant(script, handle)
 
     def react_to_full(self, handle: Handle) -> None:
-        """React as `Reaction.react` does; go on without a limit.
+        """Raise `FilterFullError`; or go on without a limit, then warn or call the caller's function.
 
         :param handle: the handle of this object.
         """
         if self.reaction is not None:
-            self.reaction.react(handle.generation)
+            error = self.reaction.let_pass(handle.generation)
+            # The function may use this object, or raise: it is called once all the same.
             self.remember(handle.identity, handle.layout, generation=handle.generation)
+            self.reaction.tell(error)
 
     def call(
         self,

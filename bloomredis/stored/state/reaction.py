@@ -33,12 +33,16 @@ class Reaction:
         """Return whether calls must stop at the capacity of a generation."""
         return generation != self._passed
 
-    def react(self, generation: bytes) -> None:
-        """Raise `FilterFullError`; or warn or call the caller's function, and let the capacity be passed."""
+    def let_pass(self, generation: bytes) -> FilterFullError:
+        """Let the capacity of a generation be passed, and return the error to tell; or raise it."""
         error = self._error()
         if self.refuses:
             raise error
         self._passed = generation
+        return error
+
+    def tell(self, error: FilterFullError) -> None:
+        """Warn, or call the caller's function, which may raise."""
         if callable(self._on_full):
             self._on_full(error)
         else:
