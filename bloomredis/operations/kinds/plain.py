@@ -85,7 +85,6 @@ class PlainOperations(Queueing, FilterOperations):
 
     def add_shared(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add the items of several callers; after one that a full filter refused, answer the others."""
-        store = self.answer_store()
         try:
             return (yield from self.add_encoded(encoded, items))
         except BatchInterruptedError as error:
@@ -93,7 +92,8 @@ class PlainOperations(Queueing, FilterOperations):
             if not isinstance(refused, FilterFullError):
                 raise
         except FilterFullError as error:
-            refused, answers = error, Answers(lambda i, answer: store([encoded[i]], [answer]))
+            refused, store = error, self.answer_store()
+            answers = Answers(lambda i, answer: store([encoded[i]], [answer]))
         left = encoded[len(answers) :]
         try:
             for item, there in zip(left, (yield from self.contains_encoded(left)), strict=True):
