@@ -85,7 +85,6 @@ class Membership:
         self._pending = pending
         self._retry_safe = retry_safe
         self._reads = False
-        self.loaded = 0
         """The number of new items in loads."""
 
     def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
@@ -251,7 +250,7 @@ class Membership:
                 if (yield from self.resolve_pending(as_bytes(items[at]), keep=True)):
                     left.remove(at)
             items, source = ([each[at] for at in sorted(left)] for each in (items, source))
-        self.loaded += sum((yield from self.add(items, source)))
+        yield from self.add(items, source)
 
     def _add_rest(
         self, handle: Handle, items: Encoded, answers: list[bool], prepared: Prepared | None
@@ -405,7 +404,6 @@ class Membership:
 
     def add_count(self, handle: Handle, added: int) -> Op[None]:
         """Add new items, whose bits other scripts have set, to the stored count."""
-        self.loaded += added
         with suppress(LayoutChanged):  # the filter was replaced
             yield from self.reserve(handle, added, unlimited=True)
 
@@ -431,7 +429,6 @@ class Membership:
 
         The layer may not be the newest any more.
         """
-        self.loaded += added
         if added == reserved:
             return
 
