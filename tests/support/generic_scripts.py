@@ -369,7 +369,9 @@ class Pair:
     def _mutated(self, keys: list[bytes], arguments: list[Any]) -> tuple[list[bytes], list[Any]]:
         """Damage a call."""
         draw, keys, arguments = self._random, [*keys], [*arguments]
-        what, at = draw.randrange(8), draw.randrange(len(arguments))
+        # A fifth argument may be an index, which the earlier scripts refused beyond the reply (see `_add`).
+        whole = self._is_layered or len(arguments) != 5
+        what, at = draw.randrange(8), draw.randrange(len(arguments) if whole else 4)
         if what == 4:
             at = max(at, 1)  # the earlier scripts took each longer identity for that of a bitmap
         argument = arguments[at] if isinstance(arguments[at], bytes) else b""
@@ -390,6 +392,6 @@ class Pair:
         elif what == 6:
             keys.insert(draw.randrange(len(keys) + 1), b"extra")
         elif len(arguments) > 1 and isinstance(arguments[1], bytes):
-            whole = arguments[1]
-            arguments[1] = draw.choice([b"", whole * 2, whole[:-1], b"\xff" * len(whole), whole * 2000])
+            packed = arguments[1]
+            arguments[1] = draw.choice([b"", packed * 2, packed[:-1], b"\xff" * len(packed), packed * 2000])
         return keys, arguments
