@@ -85,7 +85,7 @@ def _data(server: Server) -> dict[bytes, tuple[Any, bool]]:
 def exhaust(world: Stage, ref: str) -> None:
     """Let the client's pool have no free connection, so that a message was never sent."""
     exchange = world.network.exchanges.get(ref)
-    if exchange is not None and _first(exchange) and not world.network.has_strays(exchange):
+    if exchange is not None and _unsent(exchange) and not world.network.has_strays(exchange):
         del world.network.exchanges[ref]
         error = redis.exceptions.MaxConnectionsError("Too many connections")
         world.go_on(exchange.owner, lambda: exchange.fail(error))
@@ -269,6 +269,11 @@ def _first(exchange: Exchange) -> bool:
     return exchange.sendings == 1 and _unexecuted(exchange)
 
 
+def _unsent(exchange: Exchange) -> bool:
+    """Return whether the client may find no connection for a message: the parts of a pipeline share one."""
+    return _first(exchange) and not exchange.is_part
+
+
 def _executed(exchange: Exchange) -> bool:
     return exchange.message is not None and exchange.message.is_executed
 
@@ -335,7 +340,7 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "late_copy": (1.5, _on_exchange("lose", _unexecuted, HOW, (True,))),
     "double_copy": (1.0, _on_exchange("copy", lambda _: True)),
     "refusal": (1.5, _on_exchange("refuse", _unexecuted, WORDS)),
-    "no_connection": (1.0, _on_exchange("exhaust", _first)),
+    "no_connection": (1.0, _on_exchange("exhaust", _unsent)),
     "script_flush": (0.5, _of("flush_scripts")),
     "flush_all": (0.2, _of("flush_all")),
     "evict_filter": (0.3, _of("evict", ("filter",), range(1))),

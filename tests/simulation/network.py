@@ -92,6 +92,7 @@ class Exchange:
 
     :ivar requests: the requests that it is sent for.
     :ivar place: the index of the node, if there are several.
+    :ivar is_part: other nodes get the rest of its pipeline, and one error ends them all.
     :ivar executions: executions of its commands, by any attempt.
     :ivar calls: the calls whose record gets its lost attempts, if no driver of the library writes it.
     :ivar answer: called with the reply.
@@ -105,6 +106,7 @@ class Exchange:
             "commands",
             "executions",
             "fail",
+            "is_part",
             "is_single",
             "message",
             "owner",
@@ -131,6 +133,7 @@ class Exchange:
         self.is_single, self.place, self.calls = is_single, place, calls
         self.retries = owner.process.retries
         self.verb = verb_of(commands[0])
+        self.is_part = False
         self.sendings = self.executions = 0
         self.message: Message | None = None
 

@@ -327,7 +327,7 @@ class Stage(ABC):
         for node, own in groups.items():
             sent = [commands[i] for i in own]
             exchange = self._post_to(owner, node, sent, single=single)
-            exchange.answer, exchange.fail = partial(take, node), fail
+            exchange.answer, exchange.fail, exchange.is_part = partial(take, node), fail, len(groups) > 1
             future.add_done_callback(partial(self._abandon, exchange))
 
     def _abandon(self, exchange: Exchange, done: Any) -> None:
