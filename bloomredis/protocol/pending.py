@@ -107,13 +107,21 @@ class PendingCalls:
             return []
         return [i for i, item in enumerate(items) if as_bytes(item) in self.items]
 
-    def clear(self, generation: bytes | None = None) -> None:
-        """Discard pending items after the filter was cleared or deleted, except those of this generation."""
+    def clear(self, generation: bytes | None) -> None:
+        """Discard pending items after the filter was cleared or deleted, except those of this generation.
+
+        :param generation: None keeps those of all generations: one of them may be the present one.  A bitmap
+            of another system has none, and its calls before the clear are void.
+        """
         with self._lock:
             self.items = {
                 item: own
                 for item, calls in self.items.items()
-                if (own := [each for each in calls if each.generation == generation])
+                if (
+                    own := [
+                        each for each in calls if each.generation and generation in (None, each.generation)
+                    ]
+                )
             }
 
     @contextmanager

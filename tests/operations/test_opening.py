@@ -20,6 +20,8 @@ from bloomredis.drivers.sync import drive
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
+from bloomredis.operations.kinds.sharded import ShardedOperations
+from bloomredis.stored.shards import record as shard_record
 
 KINDS: Final[dict[str, Callable[..., Any]]] = {
     "plain": PlainOperations,
@@ -133,6 +135,27 @@ def test_the_last_of_two_clears_counts(make: Callable[[], Any], any_client: redi
     drive(any_client, f.clear())
     first.ended()
     assert drive(any_client, f.add("x"))
+
+
+def test_a_clear_forgets_no_later_call(any_client: redis.Redis) -> None:
+    """A call whose reply was lost after the clear keeps its answer, even if the object is opened again."""
+    f = ShardedOperations("seen", capacity=100, error_rate=0.01, shards=1)
+    for call in (f.add("a"), f.clear(), f.reserve()):
+        drive(any_client, call)
+    before = any_client.get("seen")
+    clear = InFlight(any_client, f.clear()).execute()
+    while _in_use(any_client) in (None, _in_use(any_client, before)):
+        clear.reply().execute()
+    InFlight(any_client, f.add("x")).execute().reply().execute().lost()
+    InFlight(any_client, f.reserve())
+    clear.ended()
+    assert drive(any_client, f.add("x")) is True
+
+
+def _in_use(client: redis.Redis, stored: Any = None) -> bytes | None:
+    """Return the generation of a sharded filter that is in use."""
+    record = shard_record.parse(stored or client.get("seen"))
+    return record.head.generation if record.state == shard_record.IN_USE else None
 
 
 def test_delete_is_no_loss_for_who_opens_meanwhile(make: Callable[[], Any], any_client: redis.Redis) -> None:

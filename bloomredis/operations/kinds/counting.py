@@ -59,9 +59,9 @@ class CountingOperations(Queueing, FilterOperations):
             raise
         return (yield from self._removing.add_one(encoded, pending))
 
-    def _discard_pending(self, generation: bytes | None = None) -> None:
-        super()._discard_pending(generation)
-        self.removals.clear(generation)
+    def discard_pending(self) -> None:
+        super().discard_pending()
+        self.removals.clear(self.stored.generation)
 
     def ones(self, found: Description) -> Op[int]:
         """Return the number of counters that are not 0; reads all in pieces, at about 1 ms a megabyte."""

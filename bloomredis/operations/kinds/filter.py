@@ -188,5 +188,5 @@ class FilterOperations(StoredOperations):
             )
         return ones
 
-    def _discard_pending(self, generation: bytes | None = None) -> None:
-        self.pending.clear(generation)
+    def discard_pending(self) -> None:
+        self.pending.clear(self.stored.generation)

@@ -122,7 +122,6 @@ class ShardedOperations(StoredOperations, RoutedOperations):
             self.name, found, self.stored.cached_record.shard, self.stored.cached_record.shards, parts
         )
 
-    def _discard_pending(self, generation: bytes | None = None) -> None:
+    def discard_pending(self) -> None:
         for part in list(self._parts.values()):
-            handle = part.stored.handle if generation else None  # each shard has its own generation
-            part.pending.clear(handle.generation if handle else None)
+            part.discard_pending()

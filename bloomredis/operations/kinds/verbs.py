@@ -234,8 +234,7 @@ class StoredOperations(ItemOperations):
         """Empty the filter; its parameters and its expiry stay as they are."""
         with OutcomeMatters(self.name), self.stored.in_flight.emptying():
             yield from self.stored.clear()
-        handle = self.stored.handle
-        self._discard_pending(handle.generation or None if handle else None)  # bitmaps have no generation
+        self.discard_pending()
 
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed."""
@@ -248,8 +247,7 @@ class StoredOperations(ItemOperations):
             existed = (
                 yield from in_session(self.sessions, delete) if retry_safe else self.stored.delete([], [])
             )
-        handle = self.stored.handle  # set if a concurrent call has opened the filter again
-        self._discard_pending(handle.generation if handle else None)
+        self.discard_pending()
         self.stored.reset()
         return existed
 
@@ -260,5 +258,5 @@ class StoredOperations(ItemOperations):
             yield from self.stored.expire(ttl)
 
     @abstractmethod
-    def _discard_pending(self, generation: bytes | None = None) -> None:
-        """Discard the pending items of other generations, since the filter was cleared or deleted."""
+    def discard_pending(self) -> None:
+        """Discard the pending items of earlier generations, since the filter was cleared or deleted."""

@@ -130,6 +130,12 @@ class Stored(ABC):
         self.handle: Handle | None = None
 
     @property
+    def generation(self) -> bytes | None:
+        """The generation that this object knows, empty for a filter without one; None if it is not open."""
+        handle = self.handle
+        return None if handle is None else handle.generation
+
+    @property
     def refuses(self) -> bool:
         """A new item is refused if the filter has reached its capacity."""
         return self.reaction is not None and self.reaction.refuses
