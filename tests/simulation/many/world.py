@@ -106,11 +106,15 @@ class ManyWorld(Stage):
         )
 
     def _go_on_with_cancelled(self) -> None:
-        """Extend a cancelled call while its object is busy: others may share it."""
+        """Extend a cancelled call while its object is busy, or pauses: others may share it."""
         busy = {id(exchange.owner) for exchange in self.network.exchanges.values()}
         for record, _ in self._cancelled:
             record.end = self.watch.now()
-        self._cancelled = [each for each in self._cancelled if id(each[1]) in busy]
+        self._cancelled = [
+            (record, owner)
+            for record, owner in self._cancelled
+            if id(owner) in busy or owner.process.loop.has_own_work
+        ]
 
     # -- calls
 
