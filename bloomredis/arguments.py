@@ -124,6 +124,15 @@ def bounded(what: str, value: T) -> T:
     return value
 
 
+def read_from_server(**given: bool) -> None:
+    """Raise `ValueError` if a parameter of a new filter was given without the filter's sizes."""
+    for what, is_given in given.items():
+        if is_given:
+            raise ValueError(
+                f"{what} is read from the server, like capacity and error_rate; give all of them, or none"
+            )
+
+
 def flag(what: str, value: bool | None, *, optional: bool = False) -> None:  # noqa: FBT001 - the value to check
     """Raise `TypeError` unless `value` is True or False, or None if `optional`."""
     if not isinstance(value, bool) and not (optional and value is None):

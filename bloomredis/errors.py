@@ -19,7 +19,7 @@ class BloomError(Exception):
 
 
 class FilterNotFoundError(BloomError):
-    """No filter has this name, and the caller gave no parameters to create one."""
+    """No filter has this name, and the call only reads, or the caller gave no parameters to create one."""
 
 
 class FilterMismatchError(BloomError):

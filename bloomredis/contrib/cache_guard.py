@@ -34,9 +34,9 @@ def guard(
 
     Build the filter with `load`, and add an item before you commit its row: an item that is missing from the
     filter is answered as missing from the database.  If the filter does not exist, is incomplete or does not
-    answer, the function is called, and a warning is logged once a minute.  After a loss the guard opens the
-    filter again (`reserve`), so that it works as soon as any process has loaded the filter.  A call costs one
-    round trip.
+    answer, the function is called; unless the filter is only incomplete, a warning is logged once a minute.
+    After a loss the guard opens the filter again (`reserve`), so that it works as soon as any process has
+    loaded the filter.  A call costs one round trip.
 
     :param seen: the filter; for coroutine functions, a filter of `bloomredis.asyncio`.
     :param key: returns the item, given the arguments of the call, or None for a call that is not guarded;
@@ -45,7 +45,7 @@ def guard(
     :param marker: the item that says that all others have been added.  None is for a filter that another
         program builds; the guard trusts it as complete, and a loss is final for this process.
     """
-    warnings = Warnings()
+    guarding = _Guard(seen, has_marker=marker is not None)
 
     def decorate(function: Any) -> Any:
         if inspect.iscoroutinefunction(function):
@@ -54,7 +54,7 @@ def guard(
             @functools.wraps(function)
             async def wait(*args: Any, **kwargs: Any) -> Any:
                 items = _items(key, marker, args, kwargs)
-                if not items or await _is_there_asyncio(seen, items, warnings):
+                if not items or await guarding.is_there_asyncio(items):
                     return await function(*args, **kwargs)
                 return _answer(missing)
 
@@ -65,7 +65,7 @@ def guard(
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             items = _items(key, marker, args, kwargs)
-            if not items or _is_there(seen, items, warnings):
+            if not items or guarding.is_there(items):
                 return function(*args, **kwargs)
             return _answer(missing)
 
@@ -108,34 +108,57 @@ def _items(key: Callable[..., Any] | None, marker: Any, args: Any, kwargs: Any) 
     return [item] if marker is None else [item, marker]
 
 
-def _is_there(seen: Any, items: list[Any], warnings: Warnings) -> bool:
-    """Return whether an item may be in the database; True if the filter cannot tell."""
-    try:
+class _Guard:
+    """A guard's filter, and whether it was ever found."""
+
+    def __init__(self, seen: Any, *, has_marker: bool) -> None:
+        self._seen = seen
+        self._has_marker = has_marker
+        self._warnings = Warnings()
+        self._is_found = has_marker  # a filter with the marker is there
+
+    def is_there(self, items: list[Any]) -> bool:
+        """Return whether an item may be in the database; True if the filter cannot tell."""
+        seen = self._seen
         try:
-            return _may_be_there(seen.contains_many(items))
-        except FilterLostError as error:
-            warnings.warn(UNGUARDED, seen.name, error)
-            if len(items) > 1:  # with a marker, which an empty filter does not have
+            try:
+                answers = seen.contains_many(items)
+            except FilterLostError as error:
+                self._warn(error)
+                if not self._has_marker:  # which an empty filter does not have
+                    return True
                 seen.reserve()
-                return _may_be_there(seen.contains_many(items))
-    except BloomError as error:
-        warnings.warn(UNGUARDED, seen.name, error)
-    return True
+                answers = seen.contains_many(items)
+            if not (any(answers) or self._is_found):
+                seen.info()
+                self._is_found = True
+        except BloomError as error:
+            self._warn(error)
+            return True
+        return _may_be_there(answers)
 
-
-async def _is_there_asyncio(seen: Any, items: list[Any], warnings: Warnings) -> bool:
-    """Return the same for a filter of asyncio."""
-    try:
+    async def is_there_asyncio(self, items: list[Any]) -> bool:
+        """Return the same for a filter of asyncio."""
+        seen = self._seen
         try:
-            return _may_be_there(await seen.contains_many(items))
-        except FilterLostError as error:
-            warnings.warn(UNGUARDED, seen.name, error)
-            if len(items) > 1:  # as above
+            try:
+                answers = await seen.contains_many(items)
+            except FilterLostError as error:
+                self._warn(error)
+                if not self._has_marker:  # as above
+                    return True
                 await seen.reserve()
-                return _may_be_there(await seen.contains_many(items))
-    except BloomError as error:
-        warnings.warn(UNGUARDED, seen.name, error)
-    return True
+                answers = await seen.contains_many(items)
+            if not (any(answers) or self._is_found):
+                await seen.info()
+                self._is_found = True
+        except BloomError as error:
+            self._warn(error)
+            return True
+        return _may_be_there(answers)
+
+    def _warn(self, error: BloomError) -> None:
+        self._warnings.warn(UNGUARDED, self._seen.name, error)
 
 
 def _may_be_there(answers: list[bool]) -> bool:

@@ -102,9 +102,10 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter: False is certain, True may be a false positive.
 
-        Costs one round trip.
+        Costs one round trip.  A test never creates the filter: until somebody does, the answer is False.
 
         :raises ConnectionFailedError: no reply came.  All calls that only read raise it then.
+        :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
         """
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
@@ -230,7 +231,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         Costs a BITCOUNT over the whole filter, in pieces of under 2 ms.
 
         :raises ConnectionFailedError: no reply came.
-        :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
+        :raises FilterNotFoundError: there is no filter.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
         return await self._run(self._operations.info())

@@ -43,7 +43,8 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key.
     :param capacity: number of items that the filter is sized for.  With `capacity` and `error_rate`, the
-        first call creates a missing filter and checks a stored one; without them the filter must exist.
+        first call checks a stored filter, and the first add or claim creates a missing one; without them the
+        filter must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
     :param layout: `"blocked"` (faster calls), `"classic"` (up to 14% less memory) or `"module"` (a key of the
         server's own Bloom filter module, which grows by itself).  None takes the stored layout; a new filter
@@ -164,7 +165,9 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key of the record; layers are `{name}:layer:0`, ...
-    :param capacity: number of items that the first layer is sized for.
+    :param capacity: number of items that the first layer is sized for.  With `capacity` and `error_rate`, the
+        first call checks a stored filter, and the first add or claim creates a missing one; without them the
+        filter must exist, and all parameters are read from the server.
     :param error_rate: the false-positive rate of all layers together, strictly between 0 and 1.
     :param expansion: room of a layer divided by that of the layer before, at least 1, by default 2.  No layer
         is larger than a key can be (512 MB).
@@ -193,7 +196,7 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _stored_operations = ScalingOperations.from_server
+    _stored_operations = ScalingOperations
 
     @constructor(ScalingOperations, ScalingParameters)
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
@@ -219,7 +222,9 @@ class RotatingBloomFilter(Filter[I]):
     :param name: the key of the record; layers are `{name}:layer:0`, ...
     :param capacity: number of items added within any window.  With more items the error rate grows in
         proportion.  With 255 layers, an add that needs another one raises `FilterFullError`, until some
-        expire.
+        expire.  With `capacity`, `error_rate` and `window`, the first call checks a stored filter, and the
+        first add or claim creates a missing one; without them the filter must exist, and all parameters are
+        read from the server.
     :param error_rate: the false-positive rate with `capacity` items in a window, however unevenly they come.
     :param window: seconds (or a timedelta) for which an item is found at least.
     :param slices: number of slices of the window, 1 to 64, by default 4.  More slices forget more exactly,
@@ -246,7 +251,7 @@ class RotatingBloomFilter(Filter[I]):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _stored_operations = RotatingOperations.from_server
+    _stored_operations = RotatingOperations
 
     @constructor(RotatingOperations, RotatingParameters)
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
@@ -271,7 +276,8 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param name: the key of the record, which has all parameters; shards are `{name:0:…}`, `{name:1:…}`, ...
         It must not contain `}`.
     :param capacity: number of items that the filter is sized for.  With `capacity` and `error_rate`, the
-        first call creates a missing filter and checks a stored one; without them the filter must exist.
+        first call checks a stored filter, and the first add or claim creates a missing one; without them the
+        filter must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
     :param shards: number of shards, 1 to 4,096.  None takes the stored number; a new filter then gets 16, or
         more if a shard would be larger than 128 MB.  One script creates a shard and blocks its server for
@@ -333,8 +339,8 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key.
     :param capacity: number of different items that the filter is sized for.  With `capacity` and
-        `error_rate`, the first call creates a missing filter and checks a stored one; without them the filter
-        must exist.
+        `error_rate`, the first call checks a stored filter, and the first add or claim creates a missing one;
+        without them the filter must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.

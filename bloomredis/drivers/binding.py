@@ -6,7 +6,6 @@ import asyncio
 import copy
 import functools
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
@@ -311,7 +310,6 @@ def is_asyncio(client: object) -> bool:
 
 _HINTS: Final = {
     "too many positional": "; all but client and name are keywords: capacity=1000, error_rate=0.01",
-    "missing a required argument: 'capacity'": "; open(client, name) opens a filter that is stored",
     "'on_full'": "; it is for a BloomFilter, of which one script counts all items",
 }
 """What to add to the errors for wrong arguments, by a part of their text."""
@@ -334,7 +332,7 @@ def constructor(operations: Callable[..., Operations], parameters: Any) -> Calla
     keywords = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=default,
-            annotation=re.sub(r"^Required\[(.*)\]$", r"\1", types[name]),
+            annotation=types[name],
         )
         for name, default in defaults.items()
     ]  # fmt: skip

@@ -39,6 +39,7 @@ class Portable(Driven, Generic[I]):
         :param file: a path, or an open binary file, which need not be seekable.  The file at a path is
             replaced only when the save is complete.
         :param progress: called with the number of bytes done so far, and the total.
+        :raises FilterNotFoundError: there is no filter.
         :raises FilterLostError: the filter was cleared or lost meanwhile; discard what was written.
         :raises TypeError: the filter is a bitmap of another system, or a key of the server's module.
         """

@@ -35,5 +35,6 @@ class Queueing(Driven, Generic[I]):
         """Queue a test on the caller's pipeline; its result in `pipe.execute()` is 1 (in the filter) or 0.
 
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
+        :raises FilterNotFoundError: there is no filter.
         """
         self._run(self._operations.queue_contains(pipe, item))

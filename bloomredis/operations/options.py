@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull, OnLost
@@ -93,8 +93,8 @@ class PlainParameters(PlainOptions[I], total=False):
     """Parameters of `BloomFilter`."""
 
     capacity: int | None
-    """Number of items that the filter is sized for.  With `capacity` and `error_rate`, the first call creates
-    a missing filter and checks a stored one; without them the filter must exist."""
+    """Number of items that the filter is sized for.  With `capacity` and `error_rate`, the first call checks
+    a stored filter, and the first add or claim creates a missing one; without them the filter must exist."""
     error_rate: float | None
     """The false-positive rate at `capacity`, strictly between 0 and 1."""
     layout: AnyLayout | None
@@ -113,7 +113,8 @@ class CountingParameters(CommonParameters[I], total=False):
 
     capacity: int | None
     """Number of different items that the filter is sized for.  With `capacity` and `error_rate`, the first
-    call creates a missing filter and checks a stored one; without them the filter must exist."""
+    call checks a stored filter, and the first add or claim creates a missing one; without them the filter
+    must exist."""
     error_rate: float | None
     """The false-positive rate at `capacity`, strictly between 0 and 1."""
     ttl: Seconds | None
@@ -123,9 +124,11 @@ class CountingParameters(CommonParameters[I], total=False):
 class ScalingParameters(CommonParameters[I], total=False):
     """Parameters of `ScalingBloomFilter`."""
 
-    capacity: Required[int]
-    """Number of items that the first layer is sized for."""
-    error_rate: Required[float]
+    capacity: int | None
+    """Number of items that the first layer is sized for.  With `capacity` and `error_rate`, the first call
+    checks a stored filter, and the first add or claim creates a missing one; without them the filter must
+    exist, and all parameters are read from the server."""
+    error_rate: float | None
     """The false-positive rate of all layers together, strictly between 0 and 1."""
     expansion: int
     """Room of a layer divided by that of the layer before, at least 1, by default 2.  No layer is larger than
@@ -142,12 +145,14 @@ class ScalingParameters(CommonParameters[I], total=False):
 class RotatingParameters(CommonParameters[I], total=False):
     """Parameters of `RotatingBloomFilter`."""
 
-    capacity: Required[int]
+    capacity: int | None
     """Number of items added within any window.  With more items the error rate grows in proportion.  With 255
-    layers, an add that needs another one raises `FilterFullError`, until some expire."""
-    error_rate: Required[float]
+    layers, an add that needs another one raises `FilterFullError`, until some expire.  With `capacity`,
+    `error_rate` and `window`, the first call checks a stored filter, and the first add or claim creates a
+    missing one; without them the filter must exist, and all parameters are read from the server."""
+    error_rate: float | None
     """The false-positive rate with `capacity` items in a window, however unevenly they come."""
-    window: Required[Seconds]
+    window: Seconds | None
     """Seconds (or a timedelta) for which an item is found at least."""
     slices: int
     """Number of slices of the window, 1 to 64, by default 4.  More slices forget more exactly, and cost more.
@@ -160,8 +165,8 @@ class ShardedParameters(CommonParameters[I], total=False):
     """Parameters of `ShardedBloomFilter`."""
 
     capacity: int | None
-    """Number of items that the filter is sized for.  With `capacity` and `error_rate`, the first call creates
-    a missing filter and checks a stored one; without them the filter must exist."""
+    """Number of items that the filter is sized for.  With `capacity` and `error_rate`, the first call checks
+    a stored filter, and the first add or claim creates a missing one; without them the filter must exist."""
     error_rate: float | None
     """The false-positive rate at `capacity`, strictly between 0 and 1."""
     shards: int | None

@@ -93,6 +93,11 @@ def texts(reply: Reply) -> list[Text]:
     return list(map(text, entries(reply)))
 
 
+def texts_or_nil(reply: Reply) -> list[Text | None]:
+    """Return the list of texts of a reply, with None for each nil."""
+    return list(map(text_or_nil, entries(reply)))
+
+
 def state(reply: Reply) -> tuple[bytes, int, int]:
     """Return a filter's header, the length of its string, and its time to live in ms."""
     head, size, ttl = entries(reply)

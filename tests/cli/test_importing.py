@@ -49,6 +49,7 @@ def test_sets_are_imported(client: redis.Redis) -> None:
     fill(client)
     for key, members in {"spider:dupefilter": MEMBERS, "sorted": MEMBERS, "small": ["1", "2", "3"]}.items():
         f = BloomFilter(client, "seen", capacity=60_000, error_rate=1e-6)
+        f.reserve()
         found = reading(client, f, key)
         assert _load_set(f, found, restart=False) == len(members) == found.count
         assert all(f.contains_many(members))
@@ -126,6 +127,7 @@ def test_imports_that_never_continue(any_server: Server, any_client: redis.Redis
     any_client.acl_setuser("blind", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
     blind = any_server.client(username="blind", password="")
     seen = BloomFilter(any_client, "seen", **SIZE)
+    seen.reserve()
     for source, found in ((any_client, bitmap), (blind, seen)):
         members = Members(source, "spider:dupefilter")
         members.go_on(any_client, found.name, found.info().generation)

@@ -194,6 +194,28 @@ def test_a_filter_of_another_program_has_no_marker(any_client: redis.Redis, seen
     assert [get("8"), get("9")] == [8, 9]  # an empty filter would hide every row
 
 
+@pytest.mark.parametrize("marker", [None, "loaded"])
+def test_a_missing_filter_guards_nothing(any_server: Server, seen: BloomFilter, marker: str | None) -> None:
+    """It cannot tell, and is not created; once it is there it guards."""
+    database = Database()
+    get = guard(seen, marker=marker)(database.get)
+
+    async def main() -> int | None:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            own = bloomredis.asyncio.BloomFilter(client, "rows", **SIZE)
+
+            @guard(own, marker=marker)
+            async def get_later(key: str) -> int | None:
+                return database.get(key)
+
+            return await get_later("8")
+
+    assert [get("8"), asyncio.run(main())] == [8, 8]
+    assert not any_server.client().exists("rows")
+    load(seen, ["7"], marker=marker or "loaded")
+    assert (get("7"), get("8")) == (7, None)
+
+
 def test_coroutine_functions_are_guarded(any_server: Server) -> None:
     """With a filter of asyncio."""
     database = Database()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -30,15 +29,10 @@ KINDS: dict[str, dict[str, Any]] = {
 VERBS: dict[str, Verb] = {
     "add": lambda f: f.add("x"),
     "add_many": lambda f: f.add_many(["x", "y"]),
-    "contains": lambda f: f.contains("x"),
-    "contains_many": lambda f: f.contains_many(["x", "y"]),
     "claim": lambda f: f.claim("x"),
     "claim_many": lambda f: f.claim_many(["x", "y"]),
     "load": lambda f: f.load(map(str, range(500))),
-    "info": lambda f: f.info(),
-    "snapshot": lambda f: f.snapshot() if hasattr(f, "snapshot") else f.info(),
-    "expire": lambda f: f.expire(60) if hasattr(f, "expire") else f.info(),
-    "save": lambda f: f.save(io.BytesIO()),
+    "expire": lambda f: f.expire(60) if hasattr(f, "expire") else f.add("x"),
 }
 CREATING = ("reserve", "add_layer", "settle_record")
 """The scripts that complete a new filter."""

@@ -111,8 +111,10 @@ def test_copies_are_merged_without_a_server(any_client: redis.Redis, tmp_path: P
     assert local.bits == one.snapshot().bits
     assert abs(local.info().count - 1000) < 30
     assert (tmp_path / "one.bloom").read_bytes() == data
+    third = BloomFilter(any_client, "third", capacity=1000, error_rate=0.01)
+    third.reserve()
     with pytest.raises(FilterMismatchError, match="capacity"):
-        local.merge(BloomFilter(any_client, "third", capacity=1000, error_rate=0.01).snapshot())
+        local.merge(third.snapshot())
     with pytest.raises(TypeError, match="LocalFilter"):
         local.merge(other)  # type: ignore[arg-type]
 
@@ -152,6 +154,7 @@ def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
     shards = [
         ShardedBloomFilter(any_client, f"s{n}", shards=n, capacity=2000, error_rate=0.01) for n in (4, 5)
     ]
+    shards[1].reserve()
     with pytest.raises(FilterMismatchError):
         shards[0].merge(shards[1])
     assert one.snapshot().bits == before

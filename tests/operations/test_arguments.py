@@ -250,7 +250,7 @@ ANY_SCALING: Any = ScalingBloomFilter
             lambda client: ANY_FILTER(client, "f", capacity=10**10, error_rate=0.01),
             "use a ShardedBloomFilter",
         ),
-        (lambda client: ANY_SCALING(client, "f"), r"open\(client, name\) opens a filter that is stored"),
+        (lambda client: ANY_SCALING(client, "f", expansion=4), "expansion is read from the server"),
         (lambda client: ANY_FILTER(client, "f", capacity=1e6, error_rate=0.01), "write 1_000_000$"),
         (lambda client: ANY_FILTER("f", client), "the client comes first, then the name"),
     ],

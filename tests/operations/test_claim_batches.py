@@ -355,7 +355,7 @@ def test_a_token_for_an_object_that_is_behind(any_server: Server, kind: str) -> 
         make(cls, client, on_lost=on_lost, **KINDS[kind]) for on_lost in ("raise", "raise", "recreate")
     )
     for each in (f, behind, follows):
-        each.contains("a")
+        each.reserve()
     f.clear()
     claims = f.claim_many(["a", "b"], 600)
     Claim.from_token(follows, claims[0].token).commit()

@@ -477,6 +477,7 @@ def test_killed_workers_lose_no_item(server: Server, count: int, kills: int) -> 
         return worker
 
     with server.client() as client:
+        make(BloomFilter, client).reserve()
         workers = [start() for _ in range(4)]
         try:
             for kill in range(kills):

@@ -154,7 +154,8 @@ def test_a_clear_forgets_no_later_call(any_client: redis.Redis) -> None:
 
 def _in_use(client: redis.Redis, stored: Any = None) -> bytes | None:
     """Return the generation of a sharded filter that is in use."""
-    record = shard_record.parse(stored or client.get("seen"))
+    found: Any = stored or client.get("seen")
+    record = shard_record.parse(found)
     return record.head.generation if record.state == shard_record.IN_USE else None
 
 

@@ -17,12 +17,14 @@ SIZE: dict[str, Any] = {"capacity": 5000, "error_rate": 0.001}
 @for_each("layout", ["blocked", "classic"])
 def test_one_key(any_client: redis.Redis, layout: Any) -> None:
     """Bits, hashes and bytes are those of the filter, also for one that counts."""
-    made = bloomredis.BloomFilter(any_client, f"n-{layout}", **SIZE, layout=layout).info()
-    counting = CountingBloomFilter(any_client, f"c-{layout}", **SIZE).info()
-    for found, planned in (
+    made = bloomredis.BloomFilter(any_client, f"n-{layout}", **SIZE, layout=layout)
+    counting = CountingBloomFilter(any_client, f"c-{layout}", **SIZE)
+    for seen, planned in (
         (made, bloomredis.plan(**SIZE, layout=layout)),
         (counting, bloomredis.plan(**SIZE, kind="counting")),
     ):
+        seen.reserve()
+        found = seen.info()
         assert (planned.num_bits, planned.num_hashes, planned.size_bytes, planned.layout) == (
             *(found.num_bits, found.num_hashes, found.size_bytes, found.layout),
         )
@@ -50,7 +52,9 @@ def test_one_that_forgets(any_client: redis.Redis) -> None:
 
 def test_one_in_shards(any_client: redis.Redis) -> None:
     """The shards are as planned; the numbers for a node are those of the fullest one."""
-    found = ShardedBloomFilter(any_client, "seen", **SIZE).info()
+    seen = ShardedBloomFilter(any_client, "seen", **SIZE)
+    seen.reserve()
+    found = seen.info()
     planned = bloomredis.plan(**SIZE, kind="sharded", nodes=3)
     assert (found.shards, found.num_bits) == (planned.shards, planned.num_bits)
     assert planned.bytes_per_node == 6 * (planned.bytes_per_shard or 0)

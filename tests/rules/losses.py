@@ -99,4 +99,5 @@ def _used(history: History, call: Call, loss: Loss) -> bool:
             and call.answer
             and history.first[call.name].start > loss.end - history.terms.remembered
         )
-    return call.verb == "add" or loss.shard is None
+    is_found = call.verb == "add" or bool(call.answer)  # a test that finds nothing may have found no filter
+    return is_found and (call.verb == "add" or loss.shard is None)

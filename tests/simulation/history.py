@@ -37,6 +37,7 @@ class Request:
     :ivar committed: the entry of the log when a commit was first executed.
     :ivar opened: the entry of the log and the generation that it opened, if any; `told` is the generation
         in its reply.
+    :ivar was_fresh: whether its object had not opened the filter when it began.
     :ivar is_behind: whether another call of its object got a newer generation since it began.
     :ivar held: the claim in its answer, or the claim of a commit.
     :ivar holder: the name of the claimer, None without a name.
@@ -78,6 +79,7 @@ class Request:
             "keys",
             "lease",
             "opened",
+            "was_fresh",
             "now",
             "owner",
             "ref",
@@ -106,7 +108,7 @@ class Request:
         self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True
-        self.is_behind = False
+        self.is_behind = self.was_fresh = False
         self.is_load = self.is_repeated = self.renews = False
         self.claims = False
         self.is_cancelled = False

@@ -13,12 +13,13 @@ from bloomredis.errors import (
     ClaimLostError,
     FilterFullError,
     FilterLostError,
+    FilterNotFoundError,
     OutcomeUnknownError,
     ServerRefusedError,
 )
 from tests.simulation.entries import NOTHING_IN_DOUBT
 from tests.simulation.history import Request, State, Violation, state_of
-from tests.simulation.processes import Call
+from tests.simulation.processes import READING, Call
 from tests.simulation.server import REFUSES
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
             world.rules.full(request, (world.kind.options | dict(world.scenario.options))["capacity"])
         elif isinstance(error, FilterLostError):
             world.rules.lost(request)
+        elif isinstance(error, FilterNotFoundError) and request.verb in READING:
+            world.rules.missing(request)
         elif isinstance(error, ClaimLostError):
             _not_held(world, request)
         elif not isinstance(error, _UNKNOWN) and not is_refused(error):

@@ -11,11 +11,13 @@ from bloomredis.protocol import steps
 from tests.simulation.history import Request
 from tests.simulation.network import key_of, node_of
 
+READING: Final = ("contains", "info")
+"""Calls that open the filter, and do not create it."""
 ACKNOWLEDGING: Final = ("reserve", "clear", "delete")
 """Calls after which an object accepts the stored filter."""
 
-_TELLING: Final = ("add", "contains", "remove", "claim", "commit")
-"""Calls whose answer shows that the object has opened the filter."""
+_TELLING: Final = ("add", "remove", "claim", "commit")
+"""Calls whose answer shows that the object has opened the filter, or created it."""
 
 Outcome = Callable[["Call", Any, BaseException | None], None]
 
@@ -98,6 +100,7 @@ class Owner:
 
     def begin(self, request: Request) -> None:
         """Record the start of a request."""
+        request.was_fresh = self.is_fresh
         self.running.append(request)
         if request.verb in ACKNOWLEDGING:
             self._opened = None
@@ -111,7 +114,7 @@ class Owner:
         if request.verb not in ACKNOWLEDGING:
             if (
                 answered
-                and request.verb in _TELLING
+                and (request.verb in _TELLING or (request.verb == "contains" and self.has_opened))
                 and request.started > self._fresh_since
                 and not acknowledging
             ):
@@ -125,6 +128,12 @@ class Owner:
             given = self._opened or request.opened  # None after a delete
             self._leave_others(given and given[1], step)
             self.acknowledged = None if request.verb == "delete" else self._opened
+
+    @property
+    def has_opened(self) -> bool:
+        """Whether the object has opened the filter: a test may have found none."""
+        operations = getattr(self.filter, "_operations", self.filter)  # asyncio filters have operations
+        return operations.stored.handle is not None
 
     def _leave_others(self, given: bytes | None, step: int) -> None:
         """Record that the object uses only this generation from now on."""

@@ -295,8 +295,19 @@ class Rules(Repeats):
 
     def asked(self, request: Request, *, there: bool) -> None:
         """Check the answer to a test."""
-        self._check_generation(request)
+        if there or not self._may_miss(request):
+            self._check_generation(request)
         self._check_presence(request, answer=there)
+
+    def missing(self, request: Request) -> None:
+        """Check that a call that needs a filter has found none, and that its object had used none."""
+        if not self._may_miss(request):
+            raise Violation("missing, and it was there", f"{request} found no filter")
+
+    def _may_miss(self, request: Request) -> bool:
+        """Return whether there was no filter for a time during a call, and its object had to know none."""
+        is_new = request.was_fresh or request.owner.may_open or request.owner.recreates
+        return is_new and any(entry.generation is None for entry in self._history.window(request))
 
     def loaded(self, request: Request) -> None:
         """Check that an item of a load was in at its end or at some time during it.

@@ -22,7 +22,7 @@ from tests.simulation.kinds import (
     claim_key,
 )
 from tests.simulation.network import Exchange, Message, owners_in
-from tests.simulation.processes import Call, Owner
+from tests.simulation.processes import READING, Call, Owner
 from tests.simulation.rules import Rules
 from tests.simulation.server import Server
 from tests.simulation.stage import Stage
@@ -110,7 +110,8 @@ class World(Stage):
         self.history.observe(self.environment.now, generation, counts, verb, requests)
         if isinstance(reply, Exception):
             return
-        if verb in ("reserve", "clear") and self._is_awaited:  # nobody reads the reply of a late copy
+        opens = verb == "describe" and all(each.verb in READING for each in requests)
+        if (verb in ("reserve", "clear") or opens) and self._is_awaited:  # nobody reads a late copy's reply
             exchange.owner.opened(generation, len(self.history.log) - 1, requests)
         elif verb == "claim":
             self._claimed(requests, generation, reply)

@@ -46,13 +46,13 @@ class Known(Versioned[Any]):
         if self.acts:
             self.acts.pop(0)()
 
-    def _find(self) -> Any:
+    def _find(self, *, creates: bool) -> Any:
         yield
 
     def _accept(self, found: Any) -> Any:
         return self.remember(bytes(56), planning.plan_layout("blocked", 1000, 0.01))
 
-    def find(self) -> None:
+    def find_it(self) -> None:
         self._accept(None)
 
     def meet_a_loss(self) -> None:
@@ -86,7 +86,7 @@ def told(stored: Known) -> None:
 
 
 EVENTS: Final[dict[str, Callable[[Known], object]]] = {
-    "opened, or its newer state was accepted": Known.find,
+    "opened, or its newer state was accepted": Known.find_it,
     "the handle is dropped": Known.forget,
     "reset(): clear() or delete() begins": Known.reset,
     "reopen(): reserve() begins": lambda stored: next(stored.reopen()),
@@ -96,7 +96,7 @@ EVENTS: Final[dict[str, Callable[[Known], object]]] = {
 """Events and how to cause them, except losses without a callback and the end of a callback."""
 LEAVES: Final[dict[str, Callable[[Known], object]]] = {
     "unopened": Known.reset,
-    "open": Known.find,
+    "open": Known.find_it,
     "reported": lambda stored: None,
 }
 """Actions of a callback that leave a state behind."""
@@ -105,7 +105,7 @@ LEAVES: Final[dict[str, Callable[[Known], object]]] = {
 def reached(state: str, stored: Known) -> Known:
     """Bring a new object into a lasting state."""
     if state == "open":
-        stored.find()
+        stored.find_it()
     elif state == "lost":
         stored.acts.append(fail)
         stored.meet_a_loss()

@@ -13,14 +13,14 @@ FIRST_CALLS: dict[str, Callable[[Any], object]] = {
     "load": lambda f: f.load(["a", "b"]),
     "claim": lambda f: f.claim("a"),
     "claim_many": lambda f: f.claim_many(["a", "b"]),
-    "contains": lambda f: f.contains("a"),
-    "contains_many": lambda f: f.contains_many(["a", "b"]),
     "reserve": lambda f: f.reserve(),
     "clear": lambda f: f.clear(),
 }
 """Verbs that make a filter."""
 
 CALLS = FIRST_CALLS | {
+    "contains": lambda f: f.contains("a"),
+    "contains_many": lambda f: f.contains_many(["a", "b"]),
     "info": lambda f: f.info(),
     "approximate_count": lambda f: f.approximate_count(),
     "delete": lambda f: f.delete(),

@@ -50,11 +50,8 @@ BloomFilter(client, "seen", 1_000, 0.01)  # type: ignore[call-arg, arg-type]  # 
 BloomFilter(client, "seen", capacity="many", error_rate=0.01)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter(client, "seen", window=60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 BloomFilter(client, b"seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-ScalingBloomFilter(client, "seen", error_rate=0.01)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-RotatingBloomFilter(client, "seen", capacity=1_000, error_rate=0.01)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 CountingBloomFilter(client, "seen", local_cache=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 ShardedBloomFilter(client, "seen", refresh_ttl=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-bloomredis.asyncio.RotatingBloomFilter(async_client, "seen", capacity=1_000, error_rate=0.01)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 # Clients.
 BloomFilter(async_client, "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter.open(async_client, "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -127,9 +127,13 @@ class CachedMembership:
             self._learn_one(handle, item, sent, there=True, new=new)
         return new
 
-    @_with_handle
-    def test_one(self, handle: Handle, item: bytes) -> Op[bool]:
+    def test_one(self, item: bytes) -> Op[bool]:
         """Test an item."""
+        stored = self.stored
+        testing = stored.attempt(lambda handle: self._test_one(handle, item), stored.existing)
+        return (yield from stored.or_none(testing)) or False
+
+    def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
         sent = clock.now()
@@ -161,9 +165,13 @@ class CachedMembership:
         merged[ask] = replies
         return _answers(replies, ask.tolist(), merged.tolist())
 
-    @_with_handle
-    def test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
+    def test(self, encoded: Encoded) -> Op[list[bool]]:
         """Test items."""
+        stored = self.stored
+        testing = stored.attempt(lambda handle: self._test(handle, encoded), stored.existing)
+        return (yield from stored.or_none(testing)) or [False] * len(encoded)
+
+    def _test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         answers = np.ones(len(encoded), dtype=np.bool_)

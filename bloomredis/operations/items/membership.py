@@ -98,7 +98,9 @@ class Membership:
         """Test an item."""
         rounds = None
         while True:
-            handle = self._stored.handle or (yield from self._stored.open())
+            handle = self._stored.handle or (yield from self._stored.find())
+            if handle is None:
+                return False
             if self._reads and handle.script_variant in IN_BLOCKS:
                 reading = ContainsByReading(handle, item)
                 try:
@@ -172,7 +174,9 @@ class Membership:
                 answers += yield from self._stored.tested(*made, len(items))
         rounds = None
         while len(answers) < len(items):
-            handle = yield from self._stored.acquire()
+            handle = yield from self._stored.find()
+            if handle is None:
+                return [*answers, *([False] * (len(items) - len(answers)))]
             pack_range, last = range_packer(handle, items, len(answers), prepared)
             try:
                 for start in range(len(answers), last, handle.items):

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self, Unpack
+from typing import ClassVar
 
 from bloomredis import arguments
 from bloomredis.operations.kinds.filter import FilterOperations
-from bloomredis.operations.options import Common, Options, Seconds
+from bloomredis.operations.options import Options, Seconds
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.steps import Op
+from bloomredis.stored import planning
+from bloomredis.stored.header import Header
 from bloomredis.stored.layers.layers import StoredLayers
 from bloomredis.stored.layers.record import LayerRecord
+
+
+def whole(capacity: int | None, error_rate: float | None, layout: str | None, kind: int) -> Header | None:
+    """Return the header of a new filter as a whole; None if the parameters are read from the server."""
+    if layout is not None:
+        planning.check_name(layout)
+    given = arguments.parameters(capacity, error_rate)
+    return given and planning.whole(*given, layout, kind)
 
 
 class LayeredOperations(FilterOperations):
@@ -38,13 +48,6 @@ class LayeredOperations(FilterOperations):
             **options.storage(ttl, can_create=new is not None),
         )
         super().__init__(stored, options)
-
-    @classmethod
-    def from_server(cls, name: str, **common: Unpack[Common]) -> Self:
-        """Return the operations of a filter whose parameters are read from the server."""
-        operations = cls.__new__(cls)
-        LayeredOperations.__init__(operations, name, Options(**common))
-        return operations
 
     def local_parameters(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""

@@ -137,6 +137,6 @@ class Queueing(FilterOperations):
 
     def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue a test; its result in `pipe.execute()` is 1 or 0."""
-        handle = yield from self.stored.acquire()
+        handle = yield from self.stored.existing()
         packed, filling = handle.layout.pack_one(self.codec.encode(item)), self._pipelines.filling(pipe)
         filling.put(pipe, self.stored.call(CONTAINS, handle, [packed], reads=True))

@@ -6,9 +6,9 @@ from typing import Final, Unpack
 
 from bloomredis import arguments
 from bloomredis.bits import sizing
-from bloomredis.operations.kinds.layered import LayeredOperations
+from bloomredis.operations.kinds.layered import LayeredOperations, whole
 from bloomredis.operations.options import Common, Options, Seconds
-from bloomredis.stored import planning
+from bloomredis.stored.header import Header
 from bloomredis.stored.layers.record import MAX_SLICES, MOST_WIDTH, RotatingRecord
 
 _LEAST_WIDTH: Final = 100_000  # microseconds
@@ -23,30 +23,35 @@ class RotatingOperations(LayeredOperations):
         self,
         name: str,
         *,
-        capacity: int,
-        error_rate: float,
-        window: Seconds,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        window: Seconds | None = None,
         slices: int = 4,
         layout: str | None = None,
         **common: Unpack[Common],
     ) -> None:
-        cut = sizing.positive("slices", slices, MAX_SLICES)
-        width = -(-1000 * arguments.milliseconds("window", window) // cut)
-        if width < _LEAST_WIDTH:
-            raise ValueError(
-                f"a slice of the window has {width / 1000:g} ms, and needs {_LEAST_WIDTH // 1000} to outlast "
-                "a call: give a longer window or fewer slices"
-            )
-        if width > MOST_WIDTH:
-            raise ValueError(
-                f"a slice of the window has {width // 10**6} seconds, and may have {MOST_WIDTH // 10**6}: "
-                "give a shorter window or more slices"
-            )
-        new = RotatingRecord(
-            head=planning.whole(
-                arguments.bounded("capacity", capacity), error_rate, layout, RotatingRecord.kind
-            ),
-            width=width,
-            slices=cut,
-        )
+        head, new = whole(capacity, error_rate, layout, RotatingRecord.kind), None
+        if head is None:
+            arguments.read_from_server(window=window is not None, slices=slices != 4)
+        else:
+            new = _record(head, window, slices)
         super().__init__(name, Options(**common), new=new, layout=layout)
+
+
+def _record(head: Header, window: Seconds | None, slices: int) -> RotatingRecord:
+    """Return the record of a new filter; raise `ValueError` for a slice that is too short or too long."""
+    if window is None:
+        raise TypeError("window is missing: the seconds (or a timedelta) for which an item is found")
+    cut = sizing.positive("slices", slices, MAX_SLICES)
+    width = -(-1000 * arguments.milliseconds("window", window) // cut)
+    if width < _LEAST_WIDTH:
+        raise ValueError(
+            f"a slice of the window has {width / 1000:g} ms, and needs {_LEAST_WIDTH // 1000} to outlast "
+            "a call: give a longer window or fewer slices"
+        )
+    if width > MOST_WIDTH:
+        raise ValueError(
+            f"a slice of the window has {width // 10**6} seconds, and may have {MOST_WIDTH // 10**6}: "
+            "give a shorter window or more slices"
+        )
+    return RotatingRecord(head=head, width=width, slices=cut)

@@ -90,8 +90,11 @@ class RoutedOperations(ItemOperations):
     def expire(self, seconds: Seconds) -> Op[None]:
         """Let all keys of the filter expire that many seconds (or a timedelta) from now."""
 
-    def _ready(self) -> Op[None]:
-        """Open the filter, if the parts of items depend on stored parameters."""
+    def _ready(self, *, creates: bool = True) -> Op[None]:  # noqa: ARG002 - for its overrides
+        """Open the filter, if the parts of items depend on stored parameters.
+
+        :param creates: create it if it is missing; otherwise raise `FilterNotFoundError`.
+        """
         return
         yield  # makes this a generator, like its overrides
 
@@ -176,7 +179,8 @@ class RoutedOperations(ItemOperations):
     def contains(self, item: object) -> Op[bool]:
         """Return whether an item is in the filter."""
         encoded = self.codec.encode(item)
-        return self.on_item(encoded, lambda part: part.items.test_one(encoded))
+        yield from self._ready(creates=False)
+        return (yield from self._on(self._place(encoded), lambda part: part.items.test_one(encoded)))
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
@@ -210,7 +214,7 @@ class RoutedOperations(ItemOperations):
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
-        yield from self._ready()
+        yield from self._ready(creates=False)
         runs = self._runs(encoded)
         calls, made = self._calls(runs, adds=False), list[CallAndOutcome | None]([None]) * len(runs)
         if calls:
@@ -295,7 +299,9 @@ class RoutedOperations(ItemOperations):
     def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue a test; its result in `pipe.execute()` is 1 or 0."""
         self._check_one_server()
-        return self.on_item(self.codec.encode(item), lambda part: part.queue_contains(pipe, item))
+        encoded = self.codec.encode(item)
+        yield from self._ready(creates=False)
+        yield from self._on(self._place(encoded), lambda part: part.queue_contains(pipe, item))
 
     def _check_one_server(self) -> None:
         if self.servers > 1:

@@ -6,11 +6,10 @@ from typing import Unpack
 
 from bloomredis import arguments
 from bloomredis.bits import sizing
-from bloomredis.operations.kinds.layered import LayeredOperations
+from bloomredis.operations.kinds.layered import LayeredOperations, whole
 from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import planning
 from bloomredis.stored.layers.adopting import adopt
 from bloomredis.stored.layers.record import ScalingRecord
 
@@ -24,21 +23,21 @@ class ScalingOperations(LayeredOperations):
         self,
         name: str,
         *,
-        capacity: int,
-        error_rate: float,
+        capacity: int | None = None,
+        error_rate: float | None = None,
         expansion: int = 2,
         tightening_ratio: float = 0.5,
         layout: str | None = None,
         ttl: Seconds | None = None,
         **common: Unpack[Common],
     ) -> None:
-        new = ScalingRecord(
-            head=planning.whole(
-                arguments.bounded("capacity", capacity), error_rate, layout, ScalingRecord.kind
-            ),
-            expansion=sizing.positive("expansion", arguments.bounded("expansion", expansion)),
-            tightening_ratio=arguments.share("tightening_ratio", tightening_ratio),
-        )
+        head, new = whole(capacity, error_rate, layout, ScalingRecord.kind), None
+        if head is None:
+            arguments.read_from_server(expansion=expansion != 2, tightening_ratio=tightening_ratio != 0.5)
+        else:
+            growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
+            ratio = arguments.share("tightening_ratio", tightening_ratio)
+            new = ScalingRecord(head=head, expansion=growth, tightening_ratio=ratio)
         super().__init__(name, Options(**common), new=new, layout=layout, ttl=ttl)
 
 

@@ -59,9 +59,8 @@ class ShardedOperations(StoredOperations, RoutedOperations):
         self.stored = StoredShards(name, plan=plan, layout=layout, wanted=wanted, **storage)
         self.sessions = Sessions(self.stored.key)
 
-    def _ready(self) -> Op[None]:
-        if self.stored.handle is None:
-            yield from self.stored.open()
+    def _ready(self, *, creates: bool = True) -> Op[None]:
+        yield from self.stored.acquire() if creates else self.stored.existing()
 
     def _shard(self, number: int) -> PartId:
         return 0, self.stored.shard(number)
@@ -76,6 +75,21 @@ class ShardedOperations(StoredOperations, RoutedOperations):
         if self.stored.handle is not None:
             return call(self._part(self._place(encoded)))
         return super().on_item(encoded, call)
+
+    def contains(self, item: object) -> Op[bool]:
+        """Return whether an item is in the filter."""
+        if self.stored.handle is None:
+            return self._contains_if_there(item)
+        encoded = self.codec.encode(item)
+        return self._part(self._place(encoded)).items.test_one(encoded)
+
+    def _contains_if_there(self, item: object) -> Op[bool]:
+        return (yield from self.stored.or_none(super().contains(item))) or False
+
+    def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
+        """Test encoded items."""
+        answers = yield from self.stored.or_none(super().contains_encoded(encoded))
+        return answers or [False] * len(encoded)
 
     def _batches(self, encoded: Encoded, owns: Sequence[NDArray[np.intp]]) -> Iterable[Encoded | Prepared]:
         handle = self.stored.handle

@@ -153,7 +153,7 @@ def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[object]]:
     while True:
         rounds = yield from next_round(rounds, stored.name)
         (found,) = yield from stored.current()
-        handle = yield from stored.acquire()
+        handle = yield from stored.existing()
         bits = Bits(handle.bitmap)
         with suppress(LayoutChanged):
             for first in range(0, len(bits.bytes), PIECE_BYTES):

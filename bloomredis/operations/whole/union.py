@@ -27,7 +27,7 @@ from bloomredis.protocol.steps import Next, Op
 from bloomredis.stored.header import Header
 from bloomredis.stored.saved import mergeable
 from bloomredis.stored.saved.format import Part, Saved
-from bloomredis.stored.saved.reading import StoredParts, byte_ranges, read_parts
+from bloomredis.stored.saved.reading import StoredParts, byte_ranges, check_readable, read_parts
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Description, Handle, LayoutChanged
 
@@ -116,6 +116,8 @@ def merge(into: MergedFilter, source: MergeSource, progress: Progress | None = N
     :raises FilterMismatchError: the parameters of the filters differ.
     :raises TypeError: filters of such a class cannot be merged.
     """
+    check_readable(into.stored)
+    yield from into.stored.acquire()
     own = (yield from read_parts(into.stored)).saved
     mergeable.check_mergeable(into.name, own, source.name, source.saved)
     parts = source.saved.parts

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Protocol, runtime_checkable
 
 from bloomredis.bits.encoding import Encoder
 from bloomredis.bits.layout import Layout
-from bloomredis.errors import FilterMismatchError
+from bloomredis.errors import FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait, call, send_all, send_command
 from bloomredis.protocol.replies import Refusal
@@ -131,7 +131,7 @@ class StoredBitmap(Stored):
 
     def clear(self) -> Op[None]:
         """Delete the bitmaps, which empties the filter."""
-        yield from self.current()
+        yield from self.reopen()
         yield from send_command(("UNLINK", *dict(self.layers)), forms.integer)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
@@ -177,6 +177,7 @@ class ConfiguredBitmap(StoredBitmap):
         self._configured = layout
         self._config_key = layout.config_key(name).encode()
         self._config = layout.config()
+        self.creates = True
         compared = [f"{field}={value}\n" for field, value in self._config.items()][:2]
         self._identity += "".join(["config\n", *compared]).encode()
 
@@ -197,10 +198,25 @@ class ConfiguredBitmap(StoredBitmap):
 
     def open(self) -> Op[Handle]:
         """Compare the parameters with the stored ones; store them if the hash is missing."""
-        yield from super().current()  # refuses a key of another type
         pairs = [word for pair in self._config.items() for word in pair]
+        return self._compared(call(_CONFIGURE, [self._config_key], pairs, self.wait))
+
+    def reopen(self) -> Op[Handle]:
+        return self.open()
+
+    def existing(self) -> Op[Handle]:
+        return self.handle or (yield from self._compared(self._stored_parameters()))
+
+    def _stored_parameters(self) -> Op[Sequence[str | bytes]]:
+        found = yield from send_command(("HMGET", self._config_key, *self._config), forms.texts_or_nil)
+        if not any(found):
+            raise Refusal(replies.MISSING, "")
+        return [each or "" for each in found]
+
+    def _compared(self, reading: Op[Sequence[str | bytes]]) -> Op[Handle]:
+        yield from super().current()  # refuses a key of another type
         try:
-            found = yield from call(_CONFIGURE, [self._config_key], pairs, self.wait)
+            found = yield from reading
         except Refusal as refusal:
             raise self.explained(refusal) from refusal
         for (field, value), reply in list(zip(self._config.items(), found, strict=True))[:2]:
@@ -213,9 +229,15 @@ class ConfiguredBitmap(StoredBitmap):
         return self.assume()
 
     def current(self) -> Op[list[Description]]:
-        """Describe the bitmap of a filter with these parameters."""
-        yield from self.open()
+        """Describe the bitmap of a filter with these parameters, which must be stored."""
+        yield from self._compared(self._stored_parameters())
         return (yield from super().current())
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        try:
+            return (yield from super().delete(arguments, keys))
+        except FilterNotFoundError:
+            return False
 
     def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
         """Drop the handle, so that the next call compares the parameters again."""

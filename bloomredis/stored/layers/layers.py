@@ -64,6 +64,7 @@ class StoredLayers(Versioned[LayerRecord]):
         super().__init__(name, **options)
         self._made = made
         self._new = new and new.encoded(self.encoding or 0)  # None if only a stored filter may be opened
+        self.creates = new is not None
         self._wanted: dict[str, object] = {} if new is None else new.parameters
         if layout is not None:
             self._wanted["layout"] = layout
@@ -81,10 +82,10 @@ class StoredLayers(Versioned[LayerRecord]):
             raise RuntimeError(f"{self.name!r} has not been opened")
         return self._record
 
-    def _find(self) -> Op[LayerRecord]:
+    def _find(self, *, creates: bool) -> Op[LayerRecord]:
         if self._damaged is not None:  # if several clients try this, one record is stored, and all get it
             return (yield from self._push(self._damaged, self._damaged.renewed()))
-        if self._new is None:
+        if self._new is None or not creates:
             return (yield from self._read())
         left = self._record.numbers if self._record else ()  # layers whose record has vanished
         return (yield from self._push(None, self._new.renewed(), left))
@@ -93,7 +94,8 @@ class StoredLayers(Versioned[LayerRecord]):
         """Describe each layer, the newest first, except layers that a rotating filter has forgotten."""
         # Any script would do: each compares the stored record with the known one.
         yield from self.attempt(
-            lambda handle: self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True)
+            lambda handle: self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True),
+            self.existing,
         )
         described = []
         for number in self.record.numbers:

@@ -204,6 +204,7 @@ class StoredModule(Versioned[MarkedFilter]):
         if self.wait is not None:
             self.wait = replace(self.wait, touched=self.auxiliary + b"touched")
         self._new = new
+        self.creates = new is not None
         self._found: MarkedFilter | None = None
 
     @property
@@ -287,16 +288,15 @@ class StoredModule(Versioned[MarkedFilter]):
 
     # -- what is stored
 
-    def _find(self) -> Op[MarkedFilter]:
-        """Create the filter if it is missing and parameters were given; check and return its parameters."""
-        return self._look(create=self._new is not None)
+    def _find(self, *, creates: bool) -> Op[MarkedFilter]:
+        return self._look(create=creates and self.creates)
 
     def reopen(self) -> Op[Handle]:
         """Open the filter, lost or not.
 
         A filter of another program gets markers, unless this object has parameters to create a filter with.
         """
-        find = partial(self._look, create=self._new is not None, adopt=self._new is None)
+        find = partial(self._look, create=self.creates, adopt=not self.creates)
         return self._open_by(find, stands=False)
 
     def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:

@@ -52,6 +52,7 @@ class StoredFilter(Versioned[Header]):
         self._kind = kind
         self.is_one_bitmap = kind == header.FILTER
         self._new = new and replace(new, encoding=self.encoding or 0)
+        self.creates = new is not None
         self._wanted = planning.wanted_parameters(new, layout)
         self._found: Header | None = None
 
@@ -176,8 +177,8 @@ class StoredFilter(Versioned[Header]):
         self._found, self.counted = head, head.count
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
-    def _find(self) -> Op[Header]:
-        if self._new is None:
+    def _find(self, *, creates: bool) -> Op[Header]:
+        if self._new is None or not creates:
             return (yield from self.describe()).header
         template = replace(self._new, generation=os.urandom(8)).pack()
         reply, policy = yield from self._call(_RESERVE, [template, self._ttl], self.wait)

@@ -54,6 +54,7 @@ class OwningFilter(Protocol):
 
     name: str
     handle: Handle | None
+    creates: bool
 
     @property
     def cached_record(self) -> ShardRecord:
@@ -61,6 +62,9 @@ class OwningFilter(Protocol):
 
     def acquire(self) -> Op[Handle]:
         """Open the filter if the object has not opened it."""
+
+    def existing(self) -> Op[Handle]:
+        """Do the same, but never create the filter."""
 
     def lose_part(self, what: str) -> None:
         """Report the loss of a shard: raise `FilterLostError` or return, as `on_lost` says."""
@@ -75,6 +79,7 @@ class StoredShard(Versioned[Seen]):
         key = shard_record.key(of.name, record.shards, number)
         super().__init__(key, ttl=0, on_lost="raise", wait=wait)
         self._of = of
+        self.creates = of.creates
         self._record = record
         self._number = number
         self._generation = b""  # of the shard in which `counted` items were seen
@@ -96,7 +101,7 @@ class StoredShard(Versioned[Seen]):
         except FilterNotFoundError:
             return None
 
-    def _find(self) -> Op[Seen]:
+    def _find(self, *, creates: bool = False) -> Op[Seen]:  # noqa: ARG002 - `make` creates shards
         return self._seen((yield from self._call(_DESCRIBE, [])))
 
     def _seen(self, reply: State) -> Seen:
@@ -133,6 +138,15 @@ class StoredShard(Versioned[Seen]):
     def open(self) -> Op[Handle]:
         """Remember the shard that the record names; the next call compares its identity."""
         yield from self._of.acquire()
+        return self._named_shard()
+
+    def existing(self) -> Op[Handle]:
+        if self.handle is not None:
+            return self.handle
+        yield from self._of.existing()
+        return self._named_shard()
+
+    def _named_shard(self) -> Handle:
         record = self._of.cached_record
         if record.placement != self._record.placement:
             raise FilterLostError(f"{self._of.name!r} was replaced by a filter with other shards: {record}")

@@ -79,6 +79,7 @@ class StoredShards(Versioned[SeenRecord]):
         super().__init__(name, **options)
         self._wanted_head = planning.wanted_parameters(None if plan is None else plan.head, layout)
         self._planned = plan and plan.encoded(self.encoding or 0)
+        self.creates = plan is not None
         self._wanted: dict[str, object] = {key: value for key, value in wanted.items() if value is not None}
         self._shards: dict[int, StoredShard] = {}
         self._saw_loss = False  # a loss was detected, and the filter was not opened since
@@ -154,10 +155,10 @@ class StoredShards(Versioned[SeenRecord]):
         """Open the filter again, lost or not; check each shard."""
         saw_loss = self.is_lost
         self.reset()
-        return self._open_by(partial(self._find, saw_loss=saw_loss, looks=True), stands=False)
+        return self._open_by(partial(self._find, creates=True, saw_loss=saw_loss, looks=True), stands=False)
 
-    def _find(self, *, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord]:
-        """Create the filter if it is missing and parameters were given; return its record, which is in use.
+    def _find(self, *, creates: bool, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord]:
+        """Return the record of the filter, which is in use; create the filter as the base does.
 
         :param saw_loss: the caller knows of a loss.
         :param looks: check each shard.
@@ -167,7 +168,7 @@ class StoredShards(Versioned[SeenRecord]):
         while True:
             rounds = yield from next_round(rounds, self.name)
             found = (yield from self.look()) or (
-                yield from self.ask(self._planned and self._planned.renewed(NEW))
+                yield from self.ask(self._planned.renewed(NEW) if self._planned and creates else None)
             )
             record = found.record
             if record.state != IN_USE:
@@ -315,7 +316,7 @@ class StoredShards(Versioned[SeenRecord]):
         if not (yield from self._write_anew(MAKING))[0]:
             raise self.explained(Refusal(replies.MISSING, ""))
         with self._begun("clear"):
-            yield from self._open_by(partial(self._find, saw_loss=True), stands=False)
+            yield from self._open_by(partial(self._find, creates=True, saw_loss=True), stands=False)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - the record replaces receipts
         """Write a record in the state "deleted", delete the shards, and then the record."""

@@ -114,6 +114,8 @@ class Stored(ABC):
     notices_loss: ClassVar[bool] = True
     """True if scripts detect that the filter is missing; only then may a replica execute them."""
 
+    creates: bool = False
+    """True if the object has the parameters to create a missing filter."""
     only_read: str | None = None
     """The message for a caller who tries to write to a read-only filter."""
     reaction: Reaction | None = None
@@ -200,11 +202,36 @@ class Stored(ABC):
         """Return the handle; open the filter if this object has not opened it."""
         return self.handle or (yield from self.open())
 
-    def attempt(self, work: Callable[[Handle], Op[T]]) -> Op[T]:
-        """Run `work(handle)`; repeat it with the new handle when it raises `LayoutChanged`."""
+    def existing(self) -> Op[Handle]:
+        """Return the same, but never create the filter.
+
+        :raises FilterNotFoundError: there is no filter.
+        """
+        return self.acquire()  # a missing bitmap of another system is an empty filter
+
+    def find(self) -> Op[Handle | None]:
+        """Return the same; None if there is no filter, but this object could create it."""
+        return self.or_none(self.existing())
+
+    def or_none(self, reading: Op[T]) -> Op[T | None]:
+        """Return what an operation returns; None if it finds no filter, but this object could create it."""
+        try:
+            return (yield from reading)
+        except FilterNotFoundError:
+            if not self.creates:
+                raise
+            return None
+
+    def attempt(
+        self, work: Callable[[Handle], Op[T]], acquire: Callable[[], Op[Handle]] | None = None
+    ) -> Op[T]:
+        """Run `work(handle)`; repeat it with the new handle when it raises `LayoutChanged`.
+
+        :param acquire: `existing` for work that only reads.
+        """
         rounds = None
         while True:
-            handle = self.handle or (yield from self.open())
+            handle = yield from (acquire or self.acquire)()
             try:
                 return (yield from work(handle))
             except LayoutChanged:
@@ -361,9 +388,12 @@ class Stored(ABC):
         if replies.is_used_by_clone(refusal):
             return refusal  # `in_session` repeats the call in another session
         if refusal.word == replies.MISSING:
-            return FilterNotFoundError(
-                f"there is no filter {self.name!r}; give capacity and error_rate to create it"
+            way_out = (
+                "add() or reserve() creates it"
+                if self.creates
+                else "give capacity and error_rate to create it"
             )
+            return FilterNotFoundError(f"there is no filter {self.name!r}; {way_out}")
         return FilterMismatchError(
             f"{self.name!r} holds no Bloom filter ({refusal}); use another name, "
             "or give the layout= of the other system whose bitmap it is (bloomredis.compat)"

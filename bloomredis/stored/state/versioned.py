@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Final, Generic, TypeVar
 
@@ -59,8 +60,11 @@ class Versioned(Stored, Generic[ParametersT]):
         """The name of the public class."""
 
     @abstractmethod
-    def _find(self) -> Op[ParametersT]:
-        """Create the filter if it is missing and parameters were given; check and return its parameters."""
+    def _find(self, *, creates: bool) -> Op[ParametersT]:
+        """Check and return the stored filter's parameters.
+
+        :param creates: create the filter if it is missing and parameters were given.
+        """
 
     @abstractmethod
     def _accept(self, found: ParametersT) -> Handle:
@@ -93,10 +97,15 @@ class Versioned(Stored, Generic[ParametersT]):
         If another call of this object has opened the filter meanwhile, return that call's handle.  If that
         filter was replaced since, the next call detects the loss.
         """
-        return self._open_by(self._find, stands=True)
+        return self._open_by(partial(self._find, creates=True), stands=True)
+
+    def existing(self) -> Op[Handle]:
+        if self.handle is not None:
+            return self.handle
+        return (yield from self._open_by(partial(self._find, creates=False), stands=True))
 
     def reopen(self) -> Op[Handle]:
-        return self._open_by(self._find, stands=False)
+        return self._open_by(partial(self._find, creates=True), stands=False)
 
     def _accept_or_reopen(self, found: ParametersT, since: int) -> Op[None]:
         """Remember a filter that a call has emptied; reopen it if another call has opened it since."""
@@ -162,7 +171,7 @@ class Versioned(Stored, Generic[ParametersT]):
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
-            handle = yield from self.acquire()
+            handle = yield from self.existing()
             try:
                 return (yield from look(handle))
             except Refusal as refusal:

@@ -100,7 +100,7 @@ def test_fewer_claims_than_asked_for(any_proxy: Proxy, bloom: Any) -> None:
 
 LOOKS: Final[dict[str, Callable[..., Any]]] = {
     "describe": partial(BloomFilter, **SIZE),
-    "add_layer": partial(ScalingBloomFilter, **SIZE),
+    "describe_layers": partial(ScalingBloomFilter, **SIZE),
     "reserve_record": partial(ShardedBloomFilter, **OPTIONS),
 }
 """Filters, by the script whose reply opens them."""
