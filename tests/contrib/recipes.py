@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from bloomredis import BloomFilter
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server
 
@@ -159,6 +160,14 @@ class Shop:
         work = ASYNC if "await deliver" in text else SYNC
         before = f"import asyncio\n{NOTES.format(notes=queue.socket)}{FOLLOWED}{work}"
         (folder / "shop.py").write_text(f"{before}\n{text}\n")
+        self._seen = seen
+        if "capacity" not in text:
+            self.create()
+
+    def create(self) -> None:
+        """Create the filter, for a program that only opens it."""
+        with self._seen.client() as client:
+            BloomFilter(client, "shipped", capacity=1_000_000, error_rate=1e-6).reserve()
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (self.recipe.python, str(self._folder), str(ROOT))))

@@ -74,7 +74,7 @@ def test_the_result_of_a_done_job_says_so(name: str, any_server: Server, tmp_pat
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_a_lost_filter_stops_the_workers(recipe: Recipe, any_server: Server, tmp_path: Path) -> None:
-    """Until they are restarted; but each job of RQ opens the filter anew, and does not notice the loss."""
+    """Until they are restarted; each job of RQ opens the filter anew, and finds none until it is created."""
     with running(any_server.binary) as seen:
         shop = Shop(recipe, tmp_path, any_server, seen)
         notes: Any = shop.notes
@@ -87,6 +87,9 @@ def test_a_lost_filter_stops_the_workers(recipe: Recipe, any_server: Server, tmp
             shop.send(["a"])
             wait_until("the filter is asked", lambda: calls(seen) > before)
             if recipe.name == "RQ":
+                assert notes.llen("ended") == 1
+                assert not seen.client().exists("shipped")
+                shop.create()
                 wait_until("it is done again", lambda: notes.llen("ended") == 2)
                 return
         assert notes.llen("ended") == 1
