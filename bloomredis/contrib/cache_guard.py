@@ -35,8 +35,9 @@ def guard(
     Build the filter with `load`, and add an item before you commit its row: an item that is missing from the
     filter is answered as missing from the database.  If the filter does not exist, is incomplete or does not
     answer, the function is called; unless the filter is only incomplete, a warning is logged once a minute.
-    After a loss the guard opens the filter again (`reserve`), so that it works as soon as any process has
-    loaded the filter.  A call costs one round trip.
+    After a loss the guard opens the filter again, so that it works as soon as any process has loaded the
+    filter.  The guard has an object of its own for the filter, which creates nothing.  A call costs one round
+    trip.
 
     :param seen: the filter; for coroutine functions, a filter of `bloomredis.asyncio`.
     :param key: returns the item, given the arguments of the call, or None for a call that is not guarded;
@@ -45,7 +46,7 @@ def guard(
     :param marker: the item that says that all others have been added.  None is for a filter that another
         program builds; the guard trusts it as complete, and a loss is final for this process.
     """
-    guarding = _Guard(seen, has_marker=marker is not None)
+    guarding = _Guard(seen, marker)
 
     def decorate(function: Any) -> Any:
         if inspect.iscoroutinefunction(function):
@@ -53,7 +54,7 @@ def guard(
 
             @functools.wraps(function)
             async def wait(*args: Any, **kwargs: Any) -> Any:
-                items = _items(key, marker, args, kwargs)
+                items = _items(key, args, kwargs)
                 if not items or await guarding.is_there_asyncio(items):
                     return await function(*args, **kwargs)
                 return _answer(missing)
@@ -64,7 +65,7 @@ def guard(
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            items = _items(key, marker, args, kwargs)
+            items = _items(key, args, kwargs)
             if not items or guarding.is_there(items):
                 return function(*args, **kwargs)
             return _answer(missing)
@@ -81,8 +82,9 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
     """
     require_sync(seen, "load()")
     seen.reserve()
-    read: int = seen.load(items)
-    seen.add(marker)
+    whole = _whole(seen)
+    read: int = whole.load(items)
+    whole.add(marker)
     return read
 
 
@@ -90,81 +92,104 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     """Add all items of a database to a filter of `bloomredis.asyncio`: see `load`."""
     require_async(seen, "load_asyncio()")
     await seen.reserve()
-    read: int = await seen.load(items)
-    await seen.add(marker)
+    whole = _whole(seen)
+    read: int = await whole.load(items)
+    await whole.add(marker)
     return read
 
 
-def _items(key: Callable[..., Any] | None, marker: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the items to look up, the item and the marker; none if the call is not guarded."""
+def _whole(seen: Any) -> Any:
+    """Return an object that raises if the filter is lost while it is loaded."""
+    return seen if seen._operations.options.on_lost == "raise" else seen._reopened()  # noqa: SLF001 - as above
+
+
+def _items(key: Callable[..., Any] | None, args: Any, kwargs: Any) -> list[Any]:
+    """Return the item to look up; none if the call is not guarded."""
     if key is not None:
         item = key(*args, **kwargs)
-        if item is None:
-            return []
-    elif args:
-        item = args[0]
-    else:
+        return [] if item is None else [item]
+    if not args:
         raise TypeError("the item is the first positional argument, and none was given; pass key=")
-    return [item] if marker is None else [item, marker]
+    return [args[0]]
+
+
+class _Opened:
+    """An object of the guard's own for its filter, which raises a loss and never creates the filter.
+
+    :ivar is_whole: the object has seen the marker, so the filter is complete.
+    """
+
+    def __init__(self, seen: Any, *, is_whole: bool) -> None:
+        self.filter = seen._reopened()  # noqa: SLF001 - `open` wants the client
+        self.is_whole = is_whole
 
 
 class _Guard:
-    """A guard's filter, and whether it was ever found."""
+    """A guard's filter, as it is known at present."""
 
-    def __init__(self, seen: Any, *, has_marker: bool) -> None:
+    def __init__(self, seen: Any, marker: Any) -> None:
+        if any(each.__name__ == "RotatingBloomFilter" for each in type(seen).__mro__):
+            raise TypeError("guard() needs a filter that forgets nothing, not a RotatingBloomFilter")
         self._seen = seen
-        self._has_marker = has_marker
+        self._markers = [] if marker is None else [marker]
         self._warnings = Warnings()
-        self._is_found = has_marker  # a filter with the marker is there
+        self._opened: _Opened | None = None
 
     def is_there(self, items: list[Any]) -> bool:
         """Return whether an item may be in the database; True if the filter cannot tell."""
-        seen = self._seen
         try:
             try:
-                answers = seen.contains_many(items)
+                return self._ask(items)
             except FilterLostError as error:
-                self._warn(error)
-                if not self._has_marker:  # which an empty filter does not have
-                    return True
-                seen.reserve()
-                answers = seen.contains_many(items)
-            if not (any(answers) or self._is_found):
-                seen.info()
-                self._is_found = True
+                self._lose(error)
+                return self._ask(items)
         except BloomError as error:
             self._warn(error)
             return True
-        return _may_be_there(answers)
+
+    def _ask(self, items: list[Any]) -> bool:
+        opened = self._at_present()
+        there, *marked = opened.filter.contains_many([*items, *self._markers])
+        if not there and all(marked) and not opened.is_whole:
+            (there,) = opened.filter.contains_many(items)  # it may have been tested before the last was added
+            opened.is_whole = True
+        return there or not all(marked)
 
     async def is_there_asyncio(self, items: list[Any]) -> bool:
         """Return the same for a filter of asyncio."""
-        seen = self._seen
         try:
             try:
-                answers = await seen.contains_many(items)
+                return await self._ask_asyncio(items)
             except FilterLostError as error:
-                self._warn(error)
-                if not self._has_marker:  # as above
-                    return True
-                await seen.reserve()
-                answers = await seen.contains_many(items)
-            if not (any(answers) or self._is_found):
-                await seen.info()
-                self._is_found = True
+                self._lose(error)
+                return await self._ask_asyncio(items)
         except BloomError as error:
             self._warn(error)
             return True
-        return _may_be_there(answers)
+
+    async def _ask_asyncio(self, items: list[Any]) -> bool:
+        opened = self._at_present()
+        there, *marked = await opened.filter.contains_many([*items, *self._markers])
+        if not there and all(marked) and not opened.is_whole:
+            (there,) = await opened.filter.contains_many(items)  # as above
+            opened.is_whole = True
+        return there or not all(marked)
+
+    def _at_present(self) -> _Opened:
+        opened = self._opened
+        if opened is None:
+            opened = self._opened = _Opened(self._seen, is_whole=not self._markers)
+        return opened
+
+    def _lose(self, error: FilterLostError) -> None:
+        """Open the filter anew, unless an empty one would be taken for a complete one."""
+        if not self._markers:
+            raise error
+        self._warn(error)
+        self._opened = None
 
     def _warn(self, error: BloomError) -> None:
         self._warnings.warn(UNGUARDED, self._seen.name, error)
-
-
-def _may_be_there(answers: list[bool]) -> bool:
-    """False if the item is missing from a complete filter."""
-    there, *whole = answers
-    return there or not all(whole)
 
 
 def _answer(missing: Any) -> Any:

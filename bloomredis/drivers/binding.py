@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.arguments import shown
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connected, connecting, is_address
 from bloomredis.drivers.others import Others
@@ -195,9 +196,20 @@ class Bound(Generic[C]):
         return filter_
 
     def _reopened(self) -> Self:
-        """Return an object for the filter as it is stored now, whatever this object has used before."""
-        encode = self._operations.options.encode
-        return self._from_server(self._client, self.name, encode=encode, observe=self._observe)
+        """Return an object for the filter as it is stored now, whatever this object has used before.
+
+        It does not create the filter.  The object itself, if no loss of its filter can be detected.
+        """
+        operations: Any = self._operations
+        if getattr(operations, "layout", None) is not None:  # that of another system
+            return self
+        options, layout = operations.options, operations.local_parameters().get("layout")
+        given = {"encode": options.encode, "observe": self._observe, "coalesce": options.coalesce}
+        client = self._address if self._is_asyncio and self._address is not None else self._client
+        if layout == ModuleItems.name:
+            made: Self = cast("Any", type(self))(client, self.name, layout=layout, **given)
+            return made
+        return self._from_server(client, self.name, **given)
 
     @property
     def name(self) -> str:

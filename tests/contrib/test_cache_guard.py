@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter
-from bloomredis.contrib.cache_guard import guard, load, load_asyncio
+from bloomredis import BloomFilter, FilterLostError, RotatingBloomFilter, ShardedBloomFilter
+from bloomredis.contrib.cache_guard import LOADED, _Guard, guard, load, load_asyncio
+from bloomredis.stored.shards import record as shard_record
 from tests.contrib import pages
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server
@@ -214,6 +216,69 @@ def test_a_missing_filter_guards_nothing(any_server: Server, seen: BloomFilter, 
     assert not any_server.client().exists("rows")
     load(seen, ["7"], marker=marker or "loaded")
     assert (get("7"), get("8")) == (7, None)
+
+
+@pytest.mark.parametrize("on_lost", ["recreate", lambda _: None], ids=["recreate", "function"])
+def test_a_lost_filter_without_a_marker_guards_nothing(any_client: redis.Redis, on_lost: Any) -> None:
+    """Whatever the filter object itself would do."""
+    seen = BloomFilter(any_client, "rows", **SIZE, on_lost=on_lost)
+    seen.add("7")
+    get = guard(seen, marker=None)(Database().get)
+    assert (get("7"), get("8")) == (7, None)
+    seen.delete()
+    assert [get("8"), get("9")] == [8, 9]
+    seen.add("7")
+    assert [get("8"), get("9")] == [8, 9]
+
+
+def test_a_lost_shard_guards_nothing(any_client: redis.Redis) -> None:
+    """The marker lies in another shard, and is still there."""
+    seen = ShardedBloomFilter(any_client, "rows", **SIZE, shards=3)
+    get = guard(seen)(Database().get)
+    load(seen, ROWS)
+    assert get("x") is None
+    operations: Any = seen._operations
+    marked = operations.stored.cached_record.number(LOADED.encode())
+    any_client.delete(shard_record.key("rows", 3, (marked + 1) % 3))
+    for _ in range(2):
+        assert [get(row) for row in ROWS] == list(ROWS.values())
+
+
+def test_a_guard_takes_no_loss_from_who_loads(any_client: redis.Redis) -> None:
+    """The filter is lost while it is loaded, and is asked meanwhile, over the same object."""
+    for on_lost in ("raise", "recreate"):
+        seen: Any = BloomFilter(any_client, "rows", **SIZE, on_lost=on_lost)
+        get = guard(seen)(Database().get)
+
+        def rows(get: Any = get) -> Iterator[str]:
+            for row in ROWS:
+                yield from [row] * 3000
+                if row == "50":
+                    any_client.flushall()
+                    get("x")
+
+        with pytest.raises(FilterLostError):
+            load(seen, rows())
+        assert [get(row) for row in ROWS] == list(ROWS.values())
+
+
+def test_an_item_that_was_tested_before_the_marker(seen: BloomFilter) -> None:
+    """The load may have ended between the two tests."""
+    load(seen, ["7"])
+    guarding = _Guard(seen, LOADED)
+    opened = guarding._at_present()
+    answers, own = iter([[False, True]]), opened.filter
+    opened.filter = SimpleNamespace(
+        contains_many=lambda items: next(answers, None) or own.contains_many(items)
+    )
+    assert guarding.is_there(["7"])
+
+
+def test_a_filter_that_forgets_is_refused(any_client: redis.Redis) -> None:
+    """It would forget rows before the marker."""
+    seen = RotatingBloomFilter(any_client, "rows", **SIZE, window=3600)
+    with pytest.raises(TypeError, match="forgets nothing, not a RotatingBloomFilter"):
+        guard(seen)(Database().get)
 
 
 def test_coroutine_functions_are_guarded(any_server: Server) -> None:
