@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, zip_longest
 from typing import Final
@@ -107,13 +107,14 @@ class PendingCalls:
             return []
         return [i for i, item in enumerate(items) if as_bytes(item) in self.items]
 
-    def clear(self, generation: bytes | None) -> None:
+    def clear(self, present: Callable[[], bytes | None]) -> None:
         """Discard pending items after the filter was cleared or deleted, except those of this generation.
 
-        :param generation: None keeps those of all generations: one of them may be the present one.  A bitmap
-            of another system has none, and its calls before the clear are void.
+        :param present: returns the generation; None keeps those of all generations, since one of them may be
+            the present one.  A bitmap of another system has none, and its calls before the clear are void.
         """
         with self._lock:
+            generation = present()
             self.items = {
                 item: own
                 for item, calls in self.items.items()
@@ -151,7 +152,7 @@ class PendingCalls:
                 token is not None and not mine and token not in self._without_token
             ):  # a token of another object
                 # A token of another generation is void, like a pending call of another generation.
-                mine_or_theirs = [token] if generation.startswith(token.generation) else []
+                mine_or_theirs = [token] if generation.endswith(token.generation) else []
             else:
                 mine_or_theirs = mine
             yield mine_or_theirs

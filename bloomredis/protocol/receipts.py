@@ -76,8 +76,8 @@ class Session:
 class Pending:
     """An item of a call whose reply was lost or not delivered.
 
-    :ivar generation: the generation of the filter that the call was sent to.  A token has only its first four
-        bytes.
+    :ivar generation: the generation of the filter that the call was sent to.  A token has only its last four
+        bytes: the shards of one record share the first ones.
     :ivar until: the monotonic time after which the receipt may be gone.
     :ivar answer: the answer, or None if it is unknown.
     """
@@ -97,7 +97,7 @@ class Pending:
     def token(self, item: str | bytes) -> str:
         """Return the token of the item."""
         sent = time.time() - RECEIPT_SECONDS + self.until - clock.now()
-        return f"{self.name}/{crc32(as_bytes(item)):08x}/{self.generation[:4].hex()}/{max(0, int(sent)):x}"
+        return f"{self.name}/{crc32(as_bytes(item)):08x}/{self.generation[-4:].hex()}/{max(0, int(sent)):x}"
 
 
 def only_call(check: int) -> str:

@@ -21,6 +21,7 @@ from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
 from bloomredis.operations.kinds.sharded import ShardedOperations
+from bloomredis.protocol.pending import PendingCalls
 from bloomredis.stored.shards import record as shard_record
 
 KINDS: Final[dict[str, Callable[..., Any]]] = {
@@ -66,12 +67,17 @@ class InFlight:
     def execute(self) -> InFlight:
         """Let the server execute the next step."""
         (command,) = self._step.commands
-        self._reply = self._client.execute_command(*command)
+        try:
+            self._reply = self._client.execute_command(*command)
+        except redis.ResponseError as error:
+            self._reply = error
         return self
 
     def reply(self) -> InFlight:
         """Let the reply arrive."""
-        self._step, self._reply = self._operation.send(self._reply), None
+        arrived, self._reply = self._reply, None
+        go_on = self._operation.throw if isinstance(arrived, Exception) else self._operation.send
+        self._step = go_on(arrived)
         return self
 
     def lost(self) -> None:
@@ -150,6 +156,44 @@ def test_a_clear_forgets_no_later_call(any_client: redis.Redis) -> None:
     InFlight(any_client, f.reserve())
     clear.ended()
     assert drive(any_client, f.add("x")) is True
+
+
+def test_a_full_filter_is_told_of_once(any_client: redis.Redis) -> None:
+    """Of two calls that find it full at the same time, and a load that looks at its count meanwhile."""
+    told: list[Exception] = []
+    f = PlainOperations("seen", capacity=2, error_rate=0.01, on_full=told.append)
+    drive(any_client, f.add_many(["a", "b"]))
+    look = InFlight(any_client, f.stored.look_at_count())
+    calls = [InFlight(any_client, f.add(item)).execute() for item in "xy"]
+    assert [call.ended() for call in calls] == [True, True]
+    look.ended()
+    assert len(told) == 1
+
+
+def test_a_look_at_the_count_undoes_no_clear(any_client: redis.Redis) -> None:
+    """The filter was past its capacity when it was read."""
+    f = PlainOperations("seen", capacity=2, error_rate=0.01)
+    drive(any_client, f.add("a"))
+    drive(any_client, f.stored.current())  # which loads the script
+    any_client.setrange("seen", 56, (5).to_bytes(8, "big"))  # what a load has added
+    look = InFlight(any_client, f.stored.look_at_count()).execute()
+    drive(any_client, f.clear())
+    look.ended()
+    assert drive(any_client, f.add("x")) is True
+
+
+def test_a_clear_looks_at_the_generation_while_nothing_is_added() -> None:
+    """Another thread may clear again, and lose a reply, between the look and the clear."""
+    pending = PendingCalls()
+
+    def present() -> bytes:
+        assert pending._lock.locked()
+        return b"new"
+
+    for generation in (b"old", b"new"):
+        pending.add([generation], "session", "1.0", generation, 0.0)
+    pending.clear(present)
+    assert list(pending.items) == [b"new"]
 
 
 def _in_use(client: redis.Redis, stored: Any = None) -> bytes | None:

@@ -13,8 +13,11 @@ from bloomredis import (
     BatchInterruptedError,
     FilterLostError,
     FilterMismatchError,
+    OutcomeUnknownError,
+    ShardedBloomFilter,
 )
 from bloomredis.stored.shards import record as shard_record
+from tests.support.losing import LosingClient
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
 from tests.support.values import for_each
 
@@ -114,6 +117,22 @@ def test_the_shards_of_a_lost_record_tell_of_it(bloom: Any, client: redis.Redis)
     assert all(g.add_many(ITEMS))
     with pytest.raises((FilterLostError, BatchInterruptedError)):
         f.add_many(ITEMS)
+
+
+def test_a_token_of_a_lost_shard_is_void(any_client: redis.Redis) -> None:
+    """Once the shard was made again, its receipts of before answer nobody: one call about an item is new."""
+    losing = LosingClient(any_client)
+    f = ShardedBloomFilter(losing, "seen", **OPTIONS)  # type: ignore[arg-type]  # it has what is used
+    f.add_many(ITEMS)
+    losing.lose = ["lost"]
+    with pytest.raises(OutcomeUnknownError) as met:
+        f.add("lost")
+    operations: Any = f._operations
+    record = operations.stored.cached_record
+    any_client.delete(shard_record.key("seen", record.shards, record.number(b"lost")))
+    g, other = (ShardedBloomFilter(any_client, "seen", **OPTIONS, on_lost="recreate") for _ in range(2))
+    assert g.add("lost") is True
+    assert other.add("lost", token=met.value.token) is False
 
 
 def test_clear_is_noticed(bloom: Any, client: redis.Redis) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -92,10 +91,11 @@ class StoredFilter(Versioned[Header]):
         handle = self.handle
         if handle is None or self.refuses or not handle.is_capped:
             return
-        with suppress(BloomError):  # the load itself has succeeded
+        try:
             found = (yield from self.describe()).header
-            if found.identity != handle.identity or found.count <= found.capacity:
-                return
+        except BloomError:
+            return  # the load itself has succeeded
+        if found.identity == handle.identity and found.count > found.capacity:
             self.react_to_full(handle)
 
     def full(self) -> FilterFullError:

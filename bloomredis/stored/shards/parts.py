@@ -137,16 +137,13 @@ class StoredShard(Versioned[Seen]):
 
     def open(self) -> Op[Handle]:
         """Remember the shard that the record names; the next call compares its identity."""
-        yield from self._of.acquire()
-        return self._named_shard()
+        return self._open_named(self._of.acquire())
 
     def existing(self) -> Op[Handle]:
-        if self.handle is not None:
-            return self.handle
-        yield from self._of.existing()
-        return self._named_shard()
+        return self.handle or (yield from self._open_named(self._of.existing()))
 
-    def _named_shard(self) -> Handle:
+    def _open_named(self, opening: Op[Handle]) -> Op[Handle]:
+        yield from opening
         record = self._of.cached_record
         if record.placement != self._record.placement:
             raise FilterLostError(f"{self._of.name!r} was replaced by a filter with other shards: {record}")

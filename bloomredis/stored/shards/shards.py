@@ -45,7 +45,7 @@ from bloomredis.stored.shards.parts import Seen, StoredShard
 from bloomredis.stored.shards.record import DELETED, IN_USE, MAKING, NEW, RESTORED, ShardRecord
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
-from bloomredis.stored.state.versioned import LOSSES, Versioned
+from bloomredis.stored.state.versioned import Versioned
 
 T = TypeVar("T")
 _RESERVE, _SETTLE = (scripts.load_script(verb, forms.record) for verb in ("reserve_record", "settle_record"))
@@ -280,16 +280,6 @@ class StoredShards(Versioned[SeenRecord]):
     def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
         self._saw_loss = True
         super().report_loss(what, handle, damaged=damaged)
-
-    def _notice_loss(self, what: str, handle: Handle) -> Op[None]:
-        """Report a loss; open the stored filter if `on_lost` does not raise."""
-        self.report_loss(what, handle)
-        yield from self.acquire()
-
-    def _recover_record(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        return self._notice_loss(self.loss(refusal.word), handle)
-
-    RECOVERY = dict.fromkeys(LOSSES, _recover_record)
 
     # -- the filter as a whole
 

@@ -131,7 +131,6 @@ class Stored(ABC):
         self._changes = 0  # the number of times it was opened or reset
         self.handle: Handle | None = None
 
-    @property
     def generation(self) -> bytes | None:
         """The generation that this object knows, empty for a filter without one; None if it is not open."""
         handle = self.handle
@@ -277,11 +276,12 @@ class Stored(ABC):
 
         :param handle: the handle of this object.
         """
-        if self.reaction is not None:
+        if self.reaction is not None and self.handle is handle:  # else another call has reacted, or opened it
             error = self.reaction.let_pass(handle.generation)
             # The function may use this object, or raise: it is called once all the same.
             self.remember(handle.identity, handle.layout, generation=handle.generation)
-            self.reaction.tell(error)
+            if error is not None:
+                self.reaction.tell(error)
 
     def call(
         self,

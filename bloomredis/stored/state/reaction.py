@@ -27,19 +27,19 @@ class Reaction:
         self.refuses = on_full == "raise"
         self._on_full = on_full
         self._error = error
-        self._passed: bytes | None = None  # the generation whose capacity may be passed
+        self._passed: dict[bytes, object] = {}  # the generations whose capacity may be passed
 
     def limits(self, generation: bytes) -> bool:
         """Return whether calls must stop at the capacity of a generation."""
-        return generation != self._passed
+        return generation not in self._passed
 
-    def let_pass(self, generation: bytes) -> FilterFullError:
-        """Let the capacity of a generation be passed, and return the error to tell; or raise it."""
+    def let_pass(self, generation: bytes) -> FilterFullError | None:
+        """Let the capacity of a generation be passed; return the error to tell, once.  Or raise it."""
         error = self._error()
         if self.refuses:
             raise error
-        self._passed = generation
-        return error
+        mine = object()
+        return error if self._passed.setdefault(generation, mine) is mine else None  # one step for threads
 
     def tell(self, error: FilterFullError) -> None:
         """Warn, or call the caller's function, which may raise."""

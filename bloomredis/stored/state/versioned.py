@@ -100,9 +100,7 @@ class Versioned(Stored, Generic[ParametersT]):
         return self._open_by(partial(self._find, creates=True), stands=True)
 
     def existing(self) -> Op[Handle]:
-        if self.handle is not None:
-            return self.handle
-        return (yield from self._open_by(partial(self._find, creates=False), stands=True))
+        return self.handle or (yield from self._open_by(partial(self._find, creates=False), stands=True))
 
     def reopen(self) -> Op[Handle]:
         return self._open_by(partial(self._find, creates=True), stands=False)
