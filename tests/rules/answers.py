@@ -128,7 +128,7 @@ def _in_generation(
     if len(winners) > 1:
         yield told("two winners", winners)
     if about and not winners and not history.open_in(calls, generation):
-        yield told("no winner", about)
+        yield told("no winner", adds)  # the one without an answer may be among them
     since = min((call.end for call in about), default=math.inf)
     for call in (*about, *(test for test in tests if history.is_about(test, generation))):
         may_be_in = any(each.start < call.end for each in calls if each is not call)
