@@ -365,7 +365,9 @@ class StoredShards(Versioned[SeenRecord]):
             handle = rounds = None
             while self.handle is None or self.handle is not handle:  # repeat if the filter was replaced
                 rounds = yield from next_round(rounds, self.name)
-                yield from self.refreshed()
+                yield from self.acquire()
+                if (yield from self.or_none(self.refreshed())) is None:
+                    continue  # it has vanished as soon as it was made
                 handle = self.handle
                 yield from self.each_shard(lambda shard: shard.expire(ttl))
                 yield from super().expire(ttl)
