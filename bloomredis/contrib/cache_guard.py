@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from bloomredis import BloomError, FilterLostError
 from bloomredis.contrib._flavours import require_async, require_sync
 from bloomredis.contrib._warnings import Warnings
+from bloomredis.drivers.binding import Bound
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,9 +99,15 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     return read
 
 
+def _reopened(seen: Any) -> Any:
+    """Return an object for the stored filter that raises a loss, and never creates the filter."""
+    return seen._reopened() if isinstance(seen, Bound) else seen  # noqa: SLF001 - `open` wants the client
+
+
 def _whole(seen: Any) -> Any:
     """Return an object that raises if the filter is lost while it is loaded."""
-    return seen if seen._operations.options.on_lost == "raise" else seen._reopened()  # noqa: SLF001 - as above
+    raises = not isinstance(seen, Bound) or seen._operations.options.on_lost == "raise"  # noqa: SLF001 - as above
+    return seen if raises else _reopened(seen)
 
 
 def _items(key: Callable[..., Any] | None, args: Any, kwargs: Any) -> list[Any]:
@@ -120,7 +127,7 @@ class _Opened:
     """
 
     def __init__(self, seen: Any, *, is_whole: bool) -> None:
-        self.filter = seen._reopened()  # noqa: SLF001 - `open` wants the client
+        self.filter = _reopened(seen)
         self.is_whole = is_whole
 
 

@@ -110,7 +110,7 @@ class World(Stage):
         self.history.observe(self.environment.now, generation, counts, verb, requests)
         if isinstance(reply, Exception):
             return
-        opens = verb == "describe" and all(each.verb in READING for each in requests)
+        opens = verb == "describe" and any(each.verb in READING for each in requests)
         if (verb in ("reserve", "clear") or opens) and self._is_awaited:  # nobody reads a late copy's reply
             exchange.owner.opened(generation, len(self.history.log) - 1, requests)
         elif verb == "claim":

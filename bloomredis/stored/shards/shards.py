@@ -167,9 +167,10 @@ class StoredShards(Versioned[SeenRecord]):
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
-            found = (yield from self.look()) or (
-                yield from self.ask(self._planned.renewed(NEW) if self._planned and creates else None)
-            )
+            if self._planned is None or not creates:
+                found = yield from self.ask()
+            else:
+                found = (yield from self.look()) or (yield from self.ask(self._planned.renewed(NEW)))
             record = found.record
             if record.state != IN_USE:
                 done = yield from self.finish_work(found, saw_loss=saw_loss)
