@@ -19,7 +19,7 @@ from bloomredis.stored.shards import record as shard_record
 from tests.history.crashing import Crash, Work
 from tests.history.faults import Faults
 from tests.history.plans import REMEMBERED, SHARDS, SLICES, Plan
-from tests.history.watching import REPLACED, Watch, Watched
+from tests.history.watching import GENERATION, REPLACED, Watch, Watched
 from tests.rules.generations import Loss
 from tests.support.background import started
 from tests.support.servers import Server
@@ -91,10 +91,18 @@ class Disturber:
         self._lost("FLUSHALL", start)
 
     def evict_record(self) -> None:
-        """Evict the record, or the only key."""
-        start = time.monotonic()
-        if self._client.unlink(self._what.seed):
-            self._opened()
+        """Evict the record, or the only key.
+
+        A late copy of the call that made a sharded filter's record may make it again, and the shards with it.
+        """
+        start, seed, client = time.monotonic(), self._what.seed, self._client
+        is_sharded = self._what.kind == "sharded"
+        before: Any = client.getdel(seed) if is_sharded else client.unlink(seed)
+        if not before:
+            return
+        self._opened()
+        after: Any = client.get(seed) if is_sharded else None
+        if after is None or after[GENERATION] != before[GENERATION]:
             self._lost("the record is evicted", start)
 
     def evict_layer(self) -> None:

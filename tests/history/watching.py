@@ -15,7 +15,8 @@ REPLACED: Final = "replaced"
 _WRITES: Final = {"add_layer": (0, 1), "reserve_record": (2, 0), "clear": (0, 1)}
 """Scripts that replace a filter: the index of the old value's argument, and that of the new one's."""
 
-_GENERATION: Final = slice(40, 48)
+GENERATION: Final = slice(40, 48)
+"""The bytes of the generation in a header."""
 
 
 @dataclass
@@ -56,8 +57,8 @@ class Watch:
             return True
         values = [_bytes(each) for each in command[first:]]
         (known, wanted), stored = (values[at : at + 1] for at in _WRITES[verb]), _bytes(reply[0])
-        began = bool(known and known[0] and wanted) and wanted[0][_GENERATION].hex().encode() in stored
-        return began and known[0][_GENERATION] != wanted[0][_GENERATION]
+        began = bool(known and known[0] and wanted) and wanted[0][GENERATION].hex().encode() in stored
+        return began and known[0][GENERATION] != wanted[0][GENERATION]
 
 
 class Watched:
