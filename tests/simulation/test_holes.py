@@ -11,12 +11,17 @@ from tests.simulation.running import Failure, Simulator
 
 MOST_SCHEDULES = 10_000
 FIRST = {
-    "answers-not-kept": 5600,
-    "batches-not-kept": 5600,
+    "answers-not-kept": 7200,
+    "batches-not-kept": 7200,
     "cache-learns-for-newest": 2600,
-    "record-revived": 6100,
+    "claims-by-time": 1100,
+    "final-forgotten": 700,
+    "looks-not-compared": 1200,
+    "record-revived": 6600,
     "refusal-proves": 800,
     "stale-drops": 700,
+    "sweeps-too-far": 700,
+    "tokens-shared": 3400,
 }
 """The first schedule of a search that would be long: slightly before the one that fails."""
 
