@@ -13,7 +13,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 from bloomredis import BloomError, FilterLostError
 from bloomredis.contrib._flavours import require_async, require_sync
 from bloomredis.contrib._warnings import Warnings
-from bloomredis.drivers.binding import Bound
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,12 +100,17 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
 
 def _reopened(seen: Any) -> Any:
     """Return an object for the stored filter that raises a loss, and never creates the filter."""
-    return seen._reopened() if isinstance(seen, Bound) else seen  # noqa: SLF001 - `open` wants the client
+    return seen._reopened() if _is_filter(seen) else seen  # noqa: SLF001 - `open` wants the client
+
+
+def _is_filter(seen: Any) -> bool:
+    """Return whether the object is a filter of this package, not a mock of one."""
+    return hasattr(type(seen), "_reopened")
 
 
 def _whole(seen: Any) -> Any:
     """Return an object that raises if the filter is lost while it is loaded."""
-    raises = not isinstance(seen, Bound) or seen._operations.options.on_lost == "raise"  # noqa: SLF001 - as above
+    raises = not _is_filter(seen) or seen._operations.options.on_lost == "raise"  # noqa: SLF001 - as above
     return seen if raises else _reopened(seen)
 
 

@@ -81,6 +81,8 @@ def test_every_class_opens_what_is_stored(bloom: Any, client: redis.Redis, kind:
     """Without sizes, which all go together; a missing filter is an error of every call."""
     called = {"kind": KINDS[kind].get("kind", "BloomFilter")}
     layout = {"layout": "module"} if kind == "module" else {}
+    if kind == "module":
+        needs_module(client)
     opened = bloom(client, "seen", **called, **layout)
     for call in (lambda: opened.contains("a"), lambda: opened.add("a"), opened.info):
         with pytest.raises(FilterNotFoundError, match="give capacity and error_rate to create it"):
