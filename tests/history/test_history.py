@@ -28,8 +28,6 @@ SHOWN: Final = {
     "record-revived": ("rotating", "idle"),
 }
 """Holes of filters of many keys, with the kind of filter and the disturbance that show each soonest."""
-SLOW: Final = "stale-drops"
-"""The hole that may take minutes here on a busy machine; the simulator finds it in seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +56,7 @@ def test_filters_of_the_module_keep_the_rules(server: Server, workers: Crew, see
     """The same rules hold for the server's module, when its key is flushed, evicted, cleared and deleted."""
     with server.client() as client:
         needs_module(client)
-    found = Rounds(server, workers, seed, kinds=["module"]).check(30_000)
+    found = Rounds(server, workers, seed, kinds=["module"]).check(10_000)
     replay = f"python -m tests.history --seed {seed} --server {server.name} --kind module"
     assert not found.wrong, "\n".join([replay, str(found), *found.wrong])
     assert found.faults["lost"] > 0
@@ -70,19 +68,24 @@ def test_filters_of_many_keys_keep_the_rules(server: Server, workers: Crew, seed
     """After evictions and half-done clears: one winner, no wrong answer, no key left behind."""
     replay = f"python -m tests.history --seed {seed} --server {server.name} --kind {kind}"
     print(replay)  # noqa: T201 - shown if the test fails, and with -s
-    found = Rounds(server, workers, seed, kinds=[kind]).check(20_000)
+    found = Rounds(server, workers, seed, kinds=[kind]).check(8_000)
     assert not found.wrong, "\n".join([replay, str(found), *found.wrong])
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("hole", [long(each) if each == SLOW else each for each in SHOWN])
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("hole", SHOWN)
 def test_holes_of_filters_of_many_keys_are_found(hole: str) -> None:
-    """With one fix removed, in a separate process, the rules are broken, mostly within seconds."""
+    """With one fix removed, in a separate process, the rules are broken, on a busy machine after minutes.
+
+    The simulator finds each hole in seconds, in tests/simulation/test_holes.py.
+    """
     kind, disturbance = SHOWN[hole]
     without = ",".join(set(DISTURBANCES) - {disturbance})
     options = ["--kind", kind, "--without", without, "--hole", hole, "--server", ANY, "--answers", "1000000"]
     command = [sys.executable, "-m", "tests.history", *options]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert found.returncode == 1, found.stdout + found.stderr
     assert "--round" in found.stdout
 
