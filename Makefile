@@ -49,9 +49,10 @@ test-long: $(READY)
 test-all: $(READY)
 	$(PYTEST) -m 'not (types or package)' --server all
 
-# The adapters in bloomredis/contrib, each with its framework, in a separate environment.
+# The adapters in bloomredis/contrib, each with its framework, in a separate environment.  ONE_IN=2 picks half of the tests.
+ONE_IN ?= 1
 test-contrib: $(CONTRIB)/ready
-	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest --numprocesses 2 tests/contrib
+	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest --numprocesses 2 --one-in $(ONE_IN) tests/contrib
 
 # The oldest numpy, whose arithmetic of arrays and single numbers differs.  It has no wheel for later versions of Python.
 OLD_NUMPY := $(VENV)/clients/numpy-1

@@ -38,7 +38,7 @@ STAGES: Final[list[list[Step]]] = [
     ],
     [("test", ("test",), 500)],
     [
-        ("test-contrib", ("test-contrib",), 460),
+        ("test-contrib", ("test-contrib", "ONE_IN=2"), 250),
         ("test-faults", ("test-faults",), 430),
         ("test-long", ("test-long",), 150),
         ("package", ("package",), 120),

@@ -42,6 +42,8 @@ _ONE_OF: Final = {
     "commit_many": "commit",
     "release_many": "release",
 }
+_PAUSE: Final = 0.001
+"""Seconds between calls while no connection can be made, so that an outage does not make endless records."""
 _STATES: Final[tuple[tuple[tuple[type[BaseException], ...], State], ...]] = (
     ((FilterLostError,), "lost"),
     ((ClaimLostError,), "not held"),
@@ -73,6 +75,8 @@ class Seat:
                 value = list(self._filter.dedupe(ask.items)) if ask.verb == "dedupe" else self._made(ask)
             except Exception as raised:
                 error = raised
+            if isinstance(error, ConnectionFailedError):
+                time.sleep(_PAUSE)
             ask = _next(work, ended(ask, calls, value, error, time.monotonic()))
 
     async def run_task(self, work: Work) -> None:
@@ -85,6 +89,8 @@ class Seat:
                 value = await self._in_time(ask)
             except (Exception, asyncio.CancelledError) as raised:
                 error = raised
+            if isinstance(error, ConnectionFailedError):
+                await asyncio.sleep(_PAUSE)
             ask = _next(work, ended(ask, calls, value, error, time.monotonic()))
 
     def _made(self, ask: Ask) -> Any:

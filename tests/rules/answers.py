@@ -89,18 +89,19 @@ class History:
 
     def open_in(self, calls: Iterable[Call], generation: int) -> list[Call]:
         """Return the calls that may have been executed in a generation and had no answer from it."""
-        calls = list(calls)
-        asked = {call.earlier: call for call in calls if call.earlier}
-
-        def answered(call: Call | None) -> bool:
-            while call is not None and call.state != "answered":
-                call = asked.get(call.name)
-            return call is not None and self.is_about(call, generation)
-
-        possible = [
-            call for call in calls if meet(self.generations(call), self.standing(call.item).same(generation))
+        answered: dict[str, bool] = {}  # by the call, or by the last of its retries, which begin later
+        asked: dict[str, str] = {}
+        calls = sorted(calls, key=lambda call: call.start)
+        for call in reversed(calls):
+            by_retry = answered.get(asked.get(call.name, ""), False)
+            answered[call.name] = self.is_about(call, generation) if call.state == "answered" else by_retry
+            asked.setdefault(call.earlier or "", call.name)
+        return [
+            call
+            for call in calls
+            if meet(self.generations(call), self.standing(call.item).same(generation))
+            and not answered[call.name]
         ]
-        return [call for call in possible if not answered(call)]
 
 
 def violations(history: History) -> Iterator[str]:
