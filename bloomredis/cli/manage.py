@@ -88,7 +88,7 @@ def clear(
 ) -> None:
     """Empty a filter but keep its parameters; a filter that has lost a part is complete and empty then.
 
-    Programs that use the filter get FilterLostError at each call from now on: restart them.
+    Programs that use the filter get FilterLostError once in each object, and then go on.
     """
     found = filters.opened(connect(url, cluster=cluster), name, layout)
     found.clear()
@@ -96,13 +96,15 @@ def clear(
 
 
 def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
-    """Let a filter that has lost a part continue without it; print its parameters.
+    """Let programs that have lost a filter, or a part of it, go on with what is stored; print its parameters.
 
-    The items of the lost part are new again. A complete filter stays as it is.
-
-    Programs that use the filter get FilterLostError at each call until they are restarted.
+    Each object in them gets FilterLostError once, if it has not yet. What was lost is new again. A shard that
+    is missing is made again, empty. If the whole filter is missing, run bloomredis create first.
     """
-    found = filters.opened(connect(url, cluster=cluster), name)
+    try:
+        found = filters.opened(connect(url, cluster=cluster), name)
+    except FilterNotFoundError as error:
+        raise FilterNotFoundError(f"{error}; then run bloomredis reserve {name} again") from None
     try:
         found.reserve()
     except FilterLostError as lost:
@@ -111,7 +113,8 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
         except FilterLostError:
             raise lost from None
         what = re.split(" since |; what was added", str(lost))[0]
-        messages.warn(f"{what}; the items of that part are new again: restart the programs that use it")
+        messages.warn(f"{what}; the items of that part are new again")
+    found._run(found._operations.acknowledge())  # noqa: SLF001 - only an operator does it for others
     brief(found, as_json=as_json)
 
 

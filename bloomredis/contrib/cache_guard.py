@@ -81,7 +81,7 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
     Other processes may add items meanwhile.  After an error, call it again with all items.
     """
     require_sync(seen, "load()")
-    seen.reserve()
+    _open(seen)
     whole = _whole(seen)
     read: int = whole.load(items)
     whole.add(marker)
@@ -91,11 +91,16 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
 async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     """Add all items of a database to a filter of `bloomredis.asyncio`: see `load`."""
     require_async(seen, "load_asyncio()")
-    await seen.reserve()
+    await _open(seen)
     whole = _whole(seen)
     read: int = await whole.load(items)
     await whole.add(marker)
     return read
+
+
+def _open(seen: Any) -> Any:
+    """Create or open the filter; a loss is not acknowledged for objects that may need what the filter had."""
+    return seen._run(seen._operations.open_or_create()) if _is_filter(seen) else seen.reserve()  # noqa: SLF001 - no public call
 
 
 def _reopened(seen: Any) -> Any:

@@ -216,8 +216,9 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
     async def reserve(self) -> None:
         """Create the filter now, or check the stored one.
 
-        After a `FilterLostError` this call opens the filter that is stored now, or creates a new one; then
-        the object works again.
+        On an object that has raised `FilterLostError` this call accepts the loss, for all objects in all
+        processes: it opens the filter that is stored now, or creates a new one, and each of the others goes
+        on with it once it has raised `FilterLostError` too.
 
         :raises FilterMismatchError: the key holds something else, which is left unchanged.
         :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
@@ -249,8 +250,8 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
     async def clear(self) -> None:
         """Empty the filter; its parameters and its expiry stay as they are.
 
-        The filter gets a new generation, so the next call of another client detects the loss
-        (`FilterLostError`).  A missing filter is created.
+        Each other object that used the filter raises `FilterLostError` once, and then goes on with the
+        empty one.  A missing filter is created.
 
         :raises OutcomeUnknownError: no reply came, and the filter may not be empty; clear it again.
         :raises FilterMismatchError: the key holds something else, which is left unchanged.

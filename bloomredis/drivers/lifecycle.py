@@ -66,6 +66,8 @@ class Portable(Driven, Generic[I]):
         temporary keys, and appears under its name in one step.  If the restore fails, the temporary keys are
         gone after ten minutes.
 
+        Objects that had a lost filter of this name raise `FilterLostError` once, and then go on with it.
+
         :param client: of any server or cluster, whatever the filter was saved from.
         :param file: a path, or an open binary file, which need not be seekable.  Of a file that is not
             seekable, such as a connection, nothing after the filter is read.
@@ -83,7 +85,7 @@ class Portable(Driven, Generic[I]):
                 progress=progress,
             )
             made._run(steps)
-        made._run(transfer.opened(own))
+        made._run(transfer.opened(own, acknowledges=True))
         return made
 
     @observed

@@ -22,6 +22,7 @@ IDENTITY_BYTES: Final = 56
 GENERATION: Final = slice(40, 48)
 """The bytes of the generation, in this format and in later ones."""
 
+FLAGS_BYTE: Final = 12
 KIND_BYTE: Final = 10
 """The index of the byte with the kind, which is an index of `KINDS`."""
 
@@ -51,12 +52,14 @@ _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBlo
 
 _FORMAT: Final = struct.Struct(">6sBBBBBBB3xIIQd8sQQ")
 
+ACKNOWLEDGED: Final = 1
+"""Bit of `flags`: objects that have reported the loss of an older filter may go on with this one."""
 DEFERRED: Final = 4
 """Bit of `flags`: the first write creates the bits; until then the string may be the header alone."""
 BEING_MADE: Final = 8
 """Bit of `flags`: a shard that still has a time to live of its own, a minute."""
 _FLAGS: Final = {FILTER: DEFERRED | BEING_MADE}
-"""The flags that each kind can have."""
+"""The flags that each kind can have besides `ACKNOWLEDGED`."""
 _LATEST: Final = 253_402_300_799_999_999
 """The latest `created_at`: the end of the year 9999, as in a datetime."""
 
@@ -126,6 +129,16 @@ class Header:
         return size == self.size_bytes or bool(unwritten and size == HEADER_BYTES)
 
     @property
+    def is_acknowledged(self) -> bool:
+        """True if objects that have reported the loss of an older filter may go on with this one."""
+        return bool(self.flags & ACKNOWLEDGED)
+
+    @property
+    def acknowledged(self) -> Header:
+        """The header with that flag."""
+        return replace(self, flags=self.flags | ACKNOWLEDGED)
+
+    @property
     def parameters(self) -> Header:
         """The header without the fields that differ between two filters with the same parameters."""
         return replace(self, generation=bytes(8), created_at=0, count=0, flags=0)
@@ -171,6 +184,18 @@ def identified(identity: bytes) -> Header:
     return parse(identity[:IDENTITY_BYTES] + bytes(HEADER_BYTES - IDENTITY_BYTES))
 
 
+def differ_by_mark(first: bytes, second: bytes) -> bool:
+    """Return whether two identities belong to one filter, which only one of them calls acknowledged.
+
+    Identities without a header, of bitmaps and of layers, never do.
+    """
+    if len(first) != IDENTITY_BYTES or len(second) != IDENTITY_BYTES:
+        return False
+    differing = first[FLAGS_BYTE] ^ second[FLAGS_BYTE]
+    rest = first[:FLAGS_BYTE] + first[FLAGS_BYTE + 1 :], second[:FLAGS_BYTE] + second[FLAGS_BYTE + 1 :]
+    return differing == ACKNOWLEDGED and rest[0] == rest[1]
+
+
 class OtherKindError(ValueError):
     """A header that belongs to another class."""
 
@@ -195,7 +220,8 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
     known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
-    is_known = rules <= known_rules and not flags & ~_FLAGS.get(found, 0) and not any(data[13:16])
+    known_flags = ACKNOWLEDGED | _FLAGS.get(found, 0)
+    is_known = rules <= known_rules and not flags & ~known_flags and not any(data[13:16])
     if code not in _LAYOUTS or found >= len(KINDS) or not is_known:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"

@@ -187,7 +187,7 @@ def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
         refused(client, verb, [b"seen"], [description, packed(0)[:35]])
 
 
-@for_each("verb", ["add", "remove", "contains", "delete", "clear", "expire"])
+@for_each("verb", ["add", "remove", "contains", "delete", "clear", "expire", "acknowledge"])
 def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
     """A call with another identity than the filter's changes nothing."""
     client, head = stored
@@ -198,7 +198,7 @@ def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
         refused(client, verb, [b"seen"], [identity, last.get(verb, template)])
 
 
-@for_each("verb", sorted(set(scripts.verbs()) - {"describe", "delete", "time"}))
+@for_each("verb", sorted(set(scripts.verbs()) - {"acknowledge", "describe", "delete", "time"}))
 @for_each("missing", ["all", "but the first"])
 def test_missing_arguments(stored: tuple[redis.Redis, bytes], verb: str, missing: str) -> None:
     """A call with too few arguments is refused."""

@@ -69,10 +69,8 @@ def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
         if not loss.sure or not used:
             continue
         forgotten = max(used) + history.terms.remembered if history.terms.kind == "rotating" else math.inf
-        given = min(
-            (each.start for each in calls if each.verb in _WAYS_OUT and each.end > loss.start),
-            default=math.inf,
-        )
+        own = (each.start for each in calls if each.verb in _WAYS_OUT and each.end > loss.start)
+        given = min(*own, _acknowledged(history, calls, loss, max(used)), math.inf)
         for call in calls:
             silent = (
                 call.end < forgotten
@@ -83,6 +81,16 @@ def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
             )
             if silent and given > call.end:
                 yield f"silent loss after {loss}: {call}"
+
+
+def _acknowledged(history: History, calls: Sequence[Call], loss: Loss, used: float) -> float:
+    """Return when an object may go on with what another one has made: once it has raised a loss.
+
+    :param used: when it last used the lost filter, or one before that.
+    """
+    told = (each.end for each in calls if each.state == "lost" and each.end > used)
+    made = (each.start for each in history.calls if each.verb in _WAYS_OUT and each.end > loss.start)
+    return max(min(told, default=math.inf), min(made, default=math.inf))
 
 
 def _used(history: History, call: Call, loss: Loss) -> bool:

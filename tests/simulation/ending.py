@@ -57,6 +57,9 @@ def _check_memory(world: World, owner: Owner) -> None:
         each.generation == generation for ledger in ledgers for own in ledger.items.values() for each in own
     )
     owed = sum(each.owner is owner for each in world.history.unknown)
+    # A call that a full filter refused when it was made again is kept: its first attempt may still arrive.
+    of_items = (each for requests in world.history.requests for each in requests)
+    owed += sum(each.owner is owner and each.state == "void" and each.is_repeated for each in of_items)
     is_back = world.history.rolled_back >= 0  # then entries of a generation that was lost have a use again
     if (entries > owed and not is_back) or len(f.sessions.free) > _MOST_SESSIONS:
         raise Violation(

@@ -38,6 +38,10 @@ class Request:
     :ivar opened: the entry of the log and the generation that it opened, if any; `told` is the generation
         in its reply.
     :ivar was_fresh: whether its object had not opened the filter when it began.
+    :ivar was_told: whether its object had raised the loss of the generation that it knew.
+    :ivar met_loss: whether a command with the identity of a lost filter was refused: False if it may have
+        been that of a request that shares the call.
+    :ivar is_beside: whether a call that accepts the stored filter ran on its object at the same time.
     :ivar is_behind: whether another call of its object got a newer generation since it began.
     :ivar held: the claim in its answer, or the claim of a commit.
     :ivar holder: the name of the claimer, None without a name.
@@ -71,6 +75,7 @@ class Request:
         *(
             "asker",
             "is_behind",
+            "is_beside",
             "is_cancelled",
             "is_load",
             "is_repeated",
@@ -78,8 +83,10 @@ class Request:
             "item",
             "keys",
             "lease",
+            "met_loss",
             "opened",
             "was_fresh",
+            "was_told",
             "now",
             "owner",
             "ref",
@@ -108,7 +115,8 @@ class Request:
         self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True
-        self.is_behind = self.was_fresh = False
+        self.is_behind = self.is_beside = self.was_fresh = self.was_told = False
+        self.met_loss: bool | None = None
         self.is_load = self.is_repeated = self.renews = False
         self.claims = False
         self.is_cancelled = False
@@ -169,6 +177,7 @@ class History:
     :ivar rolled_back: the last step at which the server went back to an older state.
     :ivar jumped: the last step at which the server's clock was advanced.
     :ivar evicted: the last step at which a key was evicted.
+    :ivar acknowledged: the step at which each generation was marked.
     """
 
     def __init__(self, items: int, clocks: Callable[[], tuple[float, int]]) -> None:
@@ -176,6 +185,7 @@ class History:
         self.step = 0
         self.rolled_back = self.jumped = -1
         self.evicted: dict[bytes, int] = {}
+        self.acknowledged: dict[bytes | None, int] = {}
         now, _ = clocks()
         self.stored = Stored(Entry(now, None, (0,) * items), {})
         self.log = [self.stored.entry]

@@ -34,6 +34,9 @@ TOO_LONG: Final = {
 KIND_OF: Final = {
     **TOO_LONG,
     "cache-learns-for-newest": "BloomFilter",
+    "mark-without-identity": "BloomFilter",
+    "nobody-is-told": "BloomFilter",
+    "one-call-is-told": "BloomFilter",
     "module-never-grows": "module",
     "shards-without-time": "ShardedBloomFilter",
     **{hole: kind for hole, (kind, _) in OF_MANY.items()},
@@ -148,6 +151,9 @@ WITH: Final = {
     "looks-not-compared": {"slow"},
     "batches-end-in-tasks": {"cancel_task"},
     "renewals-end-in-tasks": {"cancel_task"},
+    "nobody-is-told": {"evict_filter"},
+    "one-call-is-told": {"evict_filter"},
+    "mark-without-identity": {"evict_filter"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
 """The faults for each hole; all calls are made, unless `ONLY` names some."""
@@ -155,6 +161,7 @@ WITH: Final = {
 ONLY: Final = {
     "cache-learns-for-newest": {"add", "add_many", "contains", "contains_many", "clear"},
     "claims-without-order": {"add", "claim_as"},
+    "mark-without-identity": {"add", "acknowledge"},
     "renewals-end-in-tasks": {"add", "claim", "commit"},
 }
 """The only calls for a hole that would be found rarely among others."""

@@ -148,6 +148,7 @@ ADDING: Final = {
     "expire": 0.1,
     "clear": 0.2,
     "delete": 0.1,
+    "acknowledge": 0.2,
 }
 CLAIMING: Final = {
     "claim": 1.5,
@@ -162,7 +163,7 @@ CLAIMING: Final = {
     "extend_many": 0.2,
     "hand_over": 0.5,
 }
-REPLACING: Final = ("reserve", "clear", "delete")
+REPLACING: Final = ("reserve", "clear", "delete", "acknowledge")
 _VARIANTS: Final = {
     "on_lost": ("raise", "raise", "recreate"),
     "min_replicas": (0, 0, 0, 0, 1, 2),

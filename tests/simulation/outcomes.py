@@ -85,6 +85,7 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
             world.rules.full(request, (world.kind.options | dict(world.scenario.options))["capacity"])
         elif isinstance(error, FilterLostError):
             world.rules.lost(request)
+            request.owner.raise_loss(request, world.history.step)
         elif isinstance(error, FilterNotFoundError) and request.verb in READING:
             world.rules.missing(request)
         elif isinstance(error, ClaimLostError):

@@ -13,8 +13,10 @@ from tests.simulation.network import key_of, node_of
 
 READING: Final = ("contains", "info")
 """Calls that open the filter, and do not create it."""
-ACKNOWLEDGING: Final = ("reserve", "clear", "delete")
-"""Calls after which an object accepts the stored filter."""
+ACKNOWLEDGING: Final = ("reserve", "clear", "delete", "acknowledge")
+"""Calls after which an object accepts the stored filter; `acknowledge` is what an operator calls."""
+QUIET: Final = ("info", "renew")
+"""Calls whose `FilterLostError` tells nobody: no caller asked for an answer about an item."""
 
 _TELLING: Final = ("add", "remove", "claim", "commit")
 """Calls whose answer shows that the object has opened the filter, or created it."""
@@ -56,6 +58,8 @@ class Owner:
         self.generations: dict[bytes | None, float] = {}  # with the last step at which each was current
         self.acknowledged: tuple[int, bytes | None] | None = None
         self.is_fresh = True
+        self.raised: int | None = None  # the step at which it raised the last loss, until it goes on
+        self.raised_quietly = -1  # the last step at which a call did that tells nobody
         self._fresh_since = -1
         self.running: list[Request] = []
         self._opened: tuple[int, bytes | None] | None = None  # by a call that accepts the stored filter
@@ -73,7 +77,7 @@ class Owner:
         """Record that one of its calls that open the filter was executed."""
         for request in requests:
             request.opened = entry, generation
-        if self.recreates or self.may_open:
+        if self.recreates or self.may_open or self.raised is not None:
             self.generations[generation] = math.inf
             self._newest = generation
 
@@ -93,6 +97,15 @@ class Owner:
             for other in self.running:
                 other.is_behind = other.is_behind or other not in requests
 
+    def raise_loss(self, request: Request, step: int) -> None:
+        """Record a `FilterLostError`."""
+        if request.verb in QUIET:
+            self.raised_quietly = step
+        else:
+            self.raised = step
+            if request.started < self.raised_quietly:
+                self.raised_quietly = step  # it may be about an older loss than that which nobody was told of
+
     @property
     def may_open(self) -> bool:
         """Whether the object accepts the stored filter."""
@@ -101,13 +114,20 @@ class Owner:
     def begin(self, request: Request) -> None:
         """Record the start of a request."""
         request.was_fresh = self.is_fresh
+        request.was_told = self.raised is not None and self.raised > self.raised_quietly
         self.running.append(request)
+        if any(each.verb in ACKNOWLEDGING for each in self.running):
+            for each in self.running:
+                each.is_beside = True
         if request.verb in ACKNOWLEDGING:
             self._opened = None
 
     def end(self, request: Request, step: int, *, answered: bool) -> None:
         """Record the end of a request."""
         self.running.remove(request)
+        uses = request.verb in (*_TELLING, "contains") and request.started > (self.raised or 0)
+        if answered and (uses or request.verb in ACKNOWLEDGING):
+            self.raised = None
         acknowledging = any(each.verb in ACKNOWLEDGING for each in self.running)
         if self.recreates and request.told is not None and request.told == self._newest:
             self._leave_others(request.told, step)

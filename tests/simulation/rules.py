@@ -8,6 +8,9 @@
   be as old as `local_cache_check`.
 * No answer is about a generation that the object did not get: the call raises `FilterLostError` first,
   unless `on_lost="recreate"`. Without a loss it never raises that.
+* Every call that was sent for a lost filter raises it. Once an object has raised it, for a call that asks
+  about items, it goes on with a filter that somebody has made on purpose since: by `clear()`, by `reserve()`
+  of an object that has raised it, or as an operator.
 * In a counting filter every answered call counts once.
 * A load ends with all its items in the filter, and has taken nobody else's answer. A call refused because
   the filter is full has added nothing.
@@ -306,7 +309,7 @@ class Rules(Repeats):
 
     def _may_miss(self, request: Request) -> bool:
         """Return whether there was no filter for a time during a call, and its object had to know none."""
-        is_new = request.was_fresh or request.owner.may_open or request.owner.recreates
+        is_new = request.was_fresh or request.is_beside or request.owner.may_open or request.owner.recreates
         return is_new and any(entry.generation is None for entry in self._history.window(request))
 
     def loaded(self, request: Request) -> None:
@@ -325,8 +328,11 @@ class Rules(Repeats):
     def full(self, request: Request, capacity: int) -> None:
         """Check that a call refused because the filter is full found it so, and has added nothing.
 
-        Tasks share calls, so the executed call may be for any waiting task; the answer tells which.
+        Tasks share calls, so the executed call may be for any waiting task; the answer tells which.  A load
+        may have added some items: its caller repeats it.
         """
+        if request.is_load:
+            return
         changes = self._history.live(request.item)
         if any(request in each.claimants and each.taken in (None, request) for each in changes):
             raise Violation("added though full", f"{request} raised FilterFullError, and added the item")
@@ -340,6 +346,9 @@ class Rules(Repeats):
     def _check_generation(self, request: Request) -> None:
         """Check that an object answers only for a generation that it got."""
         owner = request.owner
+        is_back = self._history.rolled_back >= request.started
+        if request.met_loss and not (owner.recreates or request.is_beside or is_back):
+            raise Violation("loss not told", f"{request} was sent for a lost filter, and was answered")
         entries = self._history.window(request, owner.cache_seconds)
         if not owner.recreates and not any(owner.knows(entry.generation, request) for entry in entries):
             raise Violation(
@@ -351,8 +360,9 @@ class Rules(Repeats):
         owner = request.owner
         if owner.recreates and not request.is_load:
             raise Violation("lost", f"{request} raised FilterLostError, and on_lost is 'recreate'")
+        self._check_going_on(request)
         known = owner.acknowledged
-        if known is None or known[0] > request.entry or self._history.rolled_back >= 0:
+        if known is None or known[0] > request.entry or request.is_beside or self._history.rolled_back >= 0:
             return
         loads = (each for requests in self._history.requests for each in requests if each.is_load)
         if not _refuses(request) and any(map(_refuses, loads)):
@@ -361,6 +371,20 @@ class Rules(Repeats):
             raise Violation(
                 "no loss", f"{request} raised FilterLostError, and the filter was there all the time"
             )
+
+    def _check_going_on(self, request: Request) -> None:
+        """Check that an object that has raised a loss goes on with a filter that was marked since."""
+        stored = {entry.generation for entry in self._history.window(request)}
+        marked = self._history.acknowledged.get(next(iter(stored)), self._history.step)
+        if (
+            request.was_told
+            and request.met_loss is None
+            and not request.is_beside
+            and len(stored) == 1
+            and marked < request.started
+            and self._history.rolled_back < 0
+        ):
+            raise Violation("not going on", f"{request} raised FilterLostError for an acknowledged loss")
 
 
 def _follows_equal(request: Request, change: Change) -> bool:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from bloomredis.protocol import replies
+from bloomredis.stored.header import ACKNOWLEDGED, FLAGS_BYTE, GENERATION
 from tests.simulation import outcomes
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.calls import begin
@@ -108,12 +110,28 @@ class World(Stage):
         if verb == "commit":
             requests = self._about(requests)
         self.history.observe(self.environment.now, generation, counts, verb, requests)
+        is_marked = _is_marked(self.server.data.find(KEY.encode()))
+        if is_marked:
+            self.history.acknowledged.setdefault(generation, self.history.step)
         if isinstance(reply, Exception):
             return
-        opens = verb == "describe" and any(each.verb in READING for each in requests)
-        if (verb in ("reserve", "clear") or opens) and self._is_awaited:  # nobody reads a late copy's reply
+        if self._is_awaited and self._opens(exchange.owner, verb, requests, is_marked=is_marked):
             exchange.owner.opened(generation, len(self.history.log) - 1, requests)
-        elif verb == "claim":
+        if verb == "acknowledge" and all((each.opened or (0, None))[1] != generation for each in requests):
+            raise Violation("marked unseen", f"{requests} marked a filter that none of them had opened")
+        self._note_claims(generation, verb, requests, reply)
+
+    def _opens(self, owner: Owner, verb: str, requests: Sequence[Request], *, is_marked: bool) -> bool:
+        """Return whether an object may go on with the stored filter after the reply to a command."""
+        if verb == "describe":
+            return any(each.verb in READING for each in requests) or (is_marked and owner.raised is not None)
+        return verb in ("reserve", "clear")
+
+    def _note_claims(
+        self, generation: bytes | None, verb: str, requests: Sequence[Request], reply: Any
+    ) -> None:
+        """Record what a command has done to claims."""
+        if verb == "claim":
             self._claimed(requests, generation, reply)
         elif verb == "extend" and reply == 1:
             for request in self._about(requests):
@@ -153,6 +171,10 @@ class World(Stage):
 
     def replied(self, exchange: Exchange) -> None:
         message = exchange.message
+        told = () if message is None else zip(message.replies, exchange.commands, strict=False)
+        if any(_is_of_another(reply, command) for reply, command in told):
+            for request in exchange.requests:
+                request.met_loss = request.met_loss or len(exchange.requests) == 1
         if (
             message is not None
             and message.is_executed
@@ -163,6 +185,20 @@ class World(Stage):
             )
         ):
             exchange.owner.told(exchange.requests)
+
+
+def _is_marked(value: object) -> bool:
+    """Return whether a stored filter is marked as acknowledged."""
+    return isinstance(value, bytes) and value[FLAGS_BYTE] & ACKNOWLEDGED > 0
+
+
+def _is_of_another(reply: Any, command: Sequence[Any]) -> bool:
+    """Return whether a script refused the identity in its command, since no or another filter is stored."""
+    word, _, found = str(reply).partition(" ")
+    known = [part for part in command if isinstance(part, bytes) and part.startswith(b"bloomr")]
+    if not (known and isinstance(reply, Exception)) or word not in (replies.CHANGED, replies.MISSING):
+        return False
+    return word == replies.MISSING or bytes.fromhex(found)[GENERATION] != known[0][GENERATION]
 
 
 def _owner(request: Request) -> bytes:

@@ -52,7 +52,7 @@ BLOCKED = bytes.fromhex(next(c["hex"] for c in VECTORS["headers"] if c["fields"]
         (9, 1, "blocks_per_item 1"),
         (10, 3, "open it with ShardedBloomFilter"),
         (10, 200, "kind 200"),
-        *((12, flag, "options") for flag in (1, 2, 16)),
+        *((12, flag, "options") for flag in (2, 16)),
         *((at, 1, "options") for at in (13, 14, 15)),
         (32, 0xFF, "error_rate"),
         (48, 0xFF, "created_at"),

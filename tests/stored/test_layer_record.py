@@ -61,7 +61,7 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
         (10, 0, "a BloomFilter, not a ScalingBloomFilter"),
         (10, 2, "a RotatingBloomFilter"),
         (11, 3, "options 0300000000"),
-        (12, 1, "options 0101000000"),
+        (12, 2, "options 0102000000"),
         (64, 0xFF, "tightening_ratio"),
         (79, 0, "expansion 0"),
         (87, 0, "3 layers, of which the newest is number 0"),

@@ -60,7 +60,7 @@ def test_golden_shard_headers(case: dict[str, Any]) -> None:
     assert record.shard_made(record.made[case["number"]]).pack().hex() == case["hex"]
 
 
-@for_each(("at", "byte"), [(10, 0), (71, 0), (70, 17), (75, 1), (8, 0), (12, 1)])
+@for_each(("at", "byte"), [(10, 0), (71, 0), (70, 17), (75, 1), (8, 0), (12, 2)])
 def test_a_damaged_record_is_refused(at: int, byte: int) -> None:
     """A record with an impossible number is refused."""
     data = bytes.fromhex(VECTORS["records"][0]["hex"])

@@ -38,11 +38,11 @@ class Known(Versioned[Any]):
     current = clear = delete = NotImplemented
 
     def __init__(self, on_lost: Any = None) -> None:
-        super().__init__("seen", ttl=0, on_lost=on_lost or self._told, wait=None)
+        super().__init__("seen", ttl=0, on_lost=on_lost or self._lose, wait=None)
         self.acts: list[Callable[[], object]] = []
         self.seen: list[str] = []
 
-    def _told(self, _: FilterLostError) -> None:
+    def _lose(self, _: FilterLostError) -> None:
         if self.acts:
             self.acts.pop(0)()
 

@@ -287,6 +287,33 @@ def _renewals_end_in_their_tasks(patch: Patch) -> None:
     patch(renewing._LoopRenewals, "_add_next", added)
 
 
+def _nobody_is_told(patch: Patch) -> None:
+    """A loss that `info` has raised counts as told to the callers."""
+    patch(Versioned, "untold", lambda self, looking: looking)
+
+
+def _one_call_is_told(patch: Patch) -> None:
+    """Of the calls that were sent for a lost filter, only the first raises the loss."""
+    apply = Versioned._apply_on_lost
+
+    def report(self: Any, what: str, handle: Any, *, damaged: bool = False) -> None:
+        if next(handle.losses) == 0:
+            apply(self, what, damaged=damaged)
+
+    patch(Versioned, "report_loss", report)
+
+
+def _the_mark_has_no_identity(patch: Patch) -> None:
+    """Whatever is stored by now is marked, though its marker has not seen it."""
+    mark = Versioned._mark_head
+
+    def mark_what_is_there(self: Any, head: Any) -> Any:
+        found = yield from self.or_none(self.describe())
+        return (yield from mark(self, found.header if found else head))
+
+    patch(Versioned, "_mark_head", mark_what_is_there)
+
+
 HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "lanes-survive-fork": _sessions_survive_a_fork,
     "debts-survive-fork": _debts_survive_a_fork,
@@ -311,6 +338,9 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "looks-not-compared": _looks_are_not_compared,
     "batches-end-in-tasks": _batches_end_in_their_tasks,
     "renewals-end-in-tasks": _renewals_end_in_their_tasks,
+    "nobody-is-told": _nobody_is_told,
+    "one-call-is-told": _one_call_is_told,
+    "mark-without-identity": _the_mark_has_no_identity,
     **HOLES_OF_MANY,
 }
 

@@ -19,7 +19,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, HashedBatch, hashed
 from bloomredis.bits.bitmap import Bits
-from bloomredis.errors import BatchInterruptedError
+from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.protocol import clock
@@ -232,7 +232,7 @@ class CachedMembership:
             piece = yield from self.stored.run(
                 READ, copy.handle, (first, PIECE_BYTES), reads=True, replicas=False
             )
-        except LayoutChanged:
+        except (LayoutChanged, FilterLostError):
             raise
         except Exception as error:
             _log.debug("the local cache of %r was not refreshed: %s", self.stored.name, error)

@@ -46,6 +46,7 @@ from bloomredis.protocol.replies import (
     raise_explained,
 )
 from bloomredis.protocol.steps import Op, Outcome, Reply
+from bloomredis.stored.header import GENERATION
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import IN_BLOCKS, Handle, Layer, LayoutChanged
 from bloomredis.stored.state.item_calls import Add, AddKind, Contains, ContainsByReading
@@ -437,10 +438,15 @@ class Membership:
             return
 
         def take_back(name: Name, receipt: Receipt) -> Op[int]:
-            keys, arguments = (layer.key, *receipt), (layer.identity, added - reserved, *name)
-            return calls.call(_COUNT, keys, arguments, self._stored.wait, again=bool(name))
+            stored, arguments = self._stored, (added - reserved, *name)
+            handle = None if stored.has_layers else stored.handle
+            # The only layer of a plain filter is the filter, which may have been marked since.
+            if handle is not None and handle.generation == layer.identity[GENERATION]:
+                return stored.run(_ADD_COUNT, handle, arguments, receipt, again=bool(name), unlimited=True)
+            keys = (layer.key, *receipt)
+            return calls.call(_COUNT, keys, (layer.identity, *arguments), stored.wait, again=bool(name))
 
-        with suppress(Refusal):  # the layer has vanished
+        with suppress(Refusal, LayoutChanged):  # the layer has vanished
             yield from self._named(reserved - added, take_back)
 
     def or_segment(

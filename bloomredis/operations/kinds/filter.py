@@ -164,7 +164,8 @@ class FilterOperations(StoredOperations):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
-        return info.combined((yield from self._layers()), grows=isinstance(self.stored, StoredModule))
+        layers = yield from self.stored.untold(self._layers())
+        return info.combined(layers, grows=isinstance(self.stored, StoredModule))
 
     def on_part(self, number: int, call: Callable[[FilterOperations], Op[T]]) -> Op[T]:  # noqa: ARG002 - there is one
         """Run an operation on the only part."""

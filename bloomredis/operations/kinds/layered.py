@@ -58,5 +58,5 @@ class LayeredOperations(FilterOperations):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
-        layers = yield from self._layers()
+        layers = yield from self.stored.untold(self._layers())
         return info.layered(self.name, self.stored.record, layers)

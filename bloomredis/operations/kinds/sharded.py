@@ -130,11 +130,13 @@ class ShardedOperations(StoredOperations, RoutedOperations):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
+        return (yield from self.stored.untold(self._info()))
+
+    def _info(self) -> Op[FilterInfo]:
         (found,) = yield from self.stored.current()
         parts = yield from self._everywhere(self._shards(), FilterOperations.info)
-        return info.sharded(
-            self.name, found, self.stored.cached_record.shard, self.stored.cached_record.shards, parts
-        )
+        record = self.stored.cached_record
+        return info.sharded(self.name, found, record.shard, record.shards, parts)
 
     def discard_pending(self) -> None:
         for part in list(self._parts.values()):

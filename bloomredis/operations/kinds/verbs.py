@@ -186,6 +186,14 @@ class ItemOperations(ABC):
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one."""
 
+    def open_or_create(self) -> Op[None]:
+        """Do the same, but accept a loss for this object alone."""
+        return self.reserve()
+
+    def acknowledge(self) -> Op[None]:
+        """Do the same, and let all objects that have raised a loss go on with the filter."""
+        return self.reserve()
+
     @abstractmethod
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
@@ -250,6 +258,18 @@ class StoredOperations(ItemOperations):
         self.discard_pending()
         self.stored.reset()
         return existed
+
+    def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
+        """Renew the leases of claims in one round trip; return the error of each that failed."""
+        return self.stored.untold(super().renew_many(states))
+
+    def open_or_create(self) -> Op[None]:
+        """Create or open the filter, and accept a loss for this object alone."""
+        yield from self.stored.reopen(marks=False)
+
+    def acknowledge(self) -> Op[None]:
+        """Create or open the filter, and let all objects that have raised a loss go on with it."""
+        yield from self.stored.reopen(marks=True)
 
     def expire(self, seconds: float | timedelta) -> Op[None]:
         """Let all keys of the filter expire that many seconds (or a timedelta) from now."""

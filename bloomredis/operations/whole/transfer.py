@@ -103,6 +103,9 @@ class Reserving(Protocol):
     def reserve(self) -> Op[None]:
         """Create the filter, or open the stored one."""
 
+    def acknowledge(self) -> Op[None]:
+        """Do the same, and let all objects that have raised a loss go on with it."""
+
 
 class Named(Protocol):
     """The operations of a filter, which may or may not have a `stored` state."""
@@ -121,10 +124,10 @@ def within(side: int | None, operation: Op[T]) -> Op[T]:
     return (yield from through(operation, sent))
 
 
-def opened(operations: Reserving) -> Op[None]:
+def opened(operations: Reserving, *, acknowledges: bool = False) -> Op[None]:
     """Open a filter that has been stored; without an answer, its first call opens it."""
     with suppress(*TRANSIENT):
-        yield from operations.reserve()
+        yield from operations.acknowledge() if acknowledges else operations.reserve()
 
 
 def stored_of(operations: Named) -> Stored:

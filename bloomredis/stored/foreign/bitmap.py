@@ -99,7 +99,7 @@ class StoredBitmap(Stored):
         yield from ()  # which makes this a generator, as in other classes
         return self.assume()
 
-    def reopen(self) -> Op[Handle]:
+    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:  # noqa: ARG002 - it has no loss
         """Check that the key holds a string or is missing; remember the bitmap."""
         yield from self.current()
         return (yield from self.open())
@@ -201,7 +201,7 @@ class ConfiguredBitmap(StoredBitmap):
         pairs = [word for pair in self._config.items() for word in pair]
         return self._compared(call(_CONFIGURE, [self._config_key], pairs, self.wait))
 
-    def reopen(self) -> Op[Handle]:
+    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:  # noqa: ARG002 - it has no loss
         return self.open()
 
     def existing(self) -> Op[Handle]:

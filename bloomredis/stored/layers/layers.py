@@ -189,13 +189,14 @@ class StoredLayers(Versioned[LayerRecord]):
         except FilterNotFoundError:
             if self._new is None:
                 raise
-            found = yield from self._push(None, self._new.renewed(), _ALL)
+            found = yield from self._mark((yield from self._push(None, self._new.renewed(), _ALL)))
             yield from self._accept_or_reopen(found, since)
             return
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
             empty = found.renewed()
+            empty = replace(empty, head=empty.head.acknowledged)
             found = yield from self._push(found, empty, _ALL)
             if found.head.generation == empty.head.generation:
                 yield from self._accept_or_reopen(found, since)
@@ -293,6 +294,14 @@ class StoredLayers(Versioned[LayerRecord]):
         self.compare(record.parameters | {"layout": record.head.layout}, self._wanted)
         encoding.check_encoding(self.name, record.head.encoding, self.encoding)
         return record
+
+    def _acknowledged(self) -> Op[LayerRecord | None]:
+        found, known = (yield from self._read()), self._record
+        is_later = known is None or min(found.began) > max(known.began)
+        return found if found.head.is_acknowledged and is_later else None
+
+    def _mark(self, found: LayerRecord) -> Op[LayerRecord]:
+        return replace(found, head=(yield from self._mark_head(found.head)))
 
     def layer_key(self, number: int) -> bytes:
         """Return the key of the layer with this number."""

@@ -137,7 +137,8 @@ class LayerRecord:
 
     def renewed(self) -> Self:
         """Return the record of an empty filter with the same parameters and a new generation."""
-        return replace(self, head=replace(self.head, generation=os.urandom(8)), newest=0, began=())
+        head = replace(self.head, generation=os.urandom(8), flags=0)
+        return replace(self, head=head, newest=0, began=())
 
     def encoded(self, encoding: int) -> Self:
         """Return the record with this number of an encoding."""

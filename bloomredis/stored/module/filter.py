@@ -291,7 +291,7 @@ class StoredModule(Versioned[MarkedFilter]):
     def _find(self, *, creates: bool) -> Op[MarkedFilter]:
         return self._look(create=creates and self.creates)
 
-    def reopen(self) -> Op[Handle]:
+    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:  # noqa: ARG002 - markers have no room for it
         """Open the filter, lost or not.
 
         A filter of another program gets markers, unless this object has parameters to create a filter with.

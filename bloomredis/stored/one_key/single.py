@@ -76,7 +76,7 @@ class StoredFilter(Versioned[Header]):
         counted = self.counted  # from replies before this call
         found = yield from self.describe()
         if handle.identity != found.header.identity:
-            raise Refusal(replies.CHANGED, "")
+            raise Refusal(replies.CHANGED, found.header.pack().hex())
         if self._kind == header.FILTER and not self.refuses:  # else a load may take a part of its count back
             self._check_count(found.header.count, counted, handle)
         return [found]
@@ -113,21 +113,32 @@ class StoredFilter(Versioned[Header]):
         )
         yield  # which makes this a generator, like the other recoveries
 
-    RECOVERY = Versioned.RECOVERY | {replies.DAMAGED: _recover_damage}
+    def _recover_change(self, refusal: Refusal, handle: Handle) -> Op[None]:
+        """Go on if only the mark differs."""
+        try:
+            found = header.parse(replies.unhex(refusal.detail), self._kind)
+        except ValueError:
+            found = None
+        if found is not None and header.differ_by_mark(found.identity, handle.identity):
+            self._accept(found)
+        else:
+            yield from self._recover_loss(refusal, handle)
+
+    RECOVERY = Versioned.RECOVERY | {replies.CHANGED: _recover_change, replies.DAMAGED: _recover_damage}
 
     def clear(self) -> Op[None]:
         """Empty the filter and give it a new generation."""
 
         def emptied(head: Header) -> Arguments:
             # Each attempt has a new generation, since others may have used that of the last attempt.
-            return [replace(head, generation=os.urandom(8)).pack()]
+            return [replace(head, generation=os.urandom(8)).acknowledged.pack()]
 
         self.reset()
         since = self._changes
         try:
             reply = yield from self._replace(_CLEAR, emptied, ())
         except FilterNotFoundError:
-            yield from self.reopen()
+            yield from self.reopen(marks=True)
         else:
             yield from self._accept_or_reopen(self.read(reply).header, since)
 
@@ -172,6 +183,14 @@ class StoredFilter(Versioned[Header]):
         self.compare({field: getattr(head, field) for field in self._wanted}, self._wanted)
         encoding.check_encoding(self.name, head.encoding, self.encoding)
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
+
+    def _acknowledged(self) -> Op[Header | None]:
+        found, known = (yield from self.describe()).header, self._found
+        is_later = known is None or found.created_at > known.created_at
+        return found if found.is_acknowledged and is_later else None
+
+    def _mark(self, found: Header) -> Op[Header]:
+        return self._mark_head(found)
 
     def _accept(self, head: Header) -> Handle:
         self._found, self.counted = head, head.count

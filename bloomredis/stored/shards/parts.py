@@ -69,6 +69,9 @@ class OwningFilter(Protocol):
     def lose_part(self, what: str) -> None:
         """Report the loss of a shard: raise `FilterLostError` or return, as `on_lost` says."""
 
+    def raise_loss(self, lost: str) -> NoReturn:
+        """Tell a caller of a loss."""
+
 
 class StoredShard(Versioned[Seen]):
     """A shard as one record describes it; the filter's object may know a newer record by now."""
@@ -185,7 +188,14 @@ class StoredShard(Versioned[Seen]):
     def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:  # noqa: ARG002 - as in the base
         """Report a loss as a loss of the whole filter."""
         self.forget()
-        self._of.lose_part(what)
+        try:
+            self._of.lose_part(what)
+        except FilterLostError as error:
+            handle.ends.append(error.args[0])
+            raise
+
+    def raise_loss(self, lost: str) -> NoReturn:
+        self._of.raise_loss(lost)
 
     def _recover_shard(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - all are losses
         shard = shard_record.shard_of(self._of.name, self._number)

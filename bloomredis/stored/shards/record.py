@@ -118,11 +118,12 @@ class ShardRecord:
 
     def renewed(self, state: int) -> ShardRecord:
         """Return the record with a new generation, whose shards do not exist yet."""
-        return replace(self.unmade(state), head=replace(self.head, generation=os.urandom(8), count=0))
+        head = replace(self.head, generation=os.urandom(8), count=0, flags=0)
+        return replace(self.unmade(state), head=head)
 
     def unmade(self, state: int = MAKING) -> ShardRecord:
         """Return the record in a state in which missing shards are created."""
-        return replace(self, state=state, made=(0,) * self.shards)
+        return replace(self, state=state, made=(0,) * self.shards, head=replace(self.head, flags=0))
 
     def encoded(self, encoding: int) -> ShardRecord:
         """Return the record with this number of an encoding."""

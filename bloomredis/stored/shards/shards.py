@@ -111,6 +111,13 @@ class StoredShards(Versioned[SeenRecord]):
 
     def reset(self) -> None:
         super().reset()
+        self._reset_shards()
+
+    def forget(self) -> None:
+        super().forget()
+        self._reset_shards()
+
+    def _reset_shards(self) -> None:
         for shard in list(self._shards.values()):
             shard.reset()
 
@@ -151,11 +158,11 @@ class StoredShards(Versioned[SeenRecord]):
 
     # -- opening
 
-    def reopen(self) -> Op[Handle]:
+    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
         """Open the filter again, lost or not; check each shard."""
-        saw_loss = self.is_lost
-        self.reset()
-        return self._open_by(partial(self._find, creates=True, saw_loss=saw_loss, looks=True), stands=False)
+        self.forget()
+        find = partial(self._find, creates=True, saw_loss=self.is_lost, looks=True)
+        return self._reopen_by(find, marks=marks)
 
     def _find(self, *, creates: bool, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord]:
         """Return the record of the filter, which is in use; create the filter as the base does.
@@ -187,6 +194,16 @@ class StoredShards(Versioned[SeenRecord]):
                 yield from self.ask(record.unmade(), record.head.identity)
         self._check_ttl(found.ttl)
         return found
+
+    def _acknowledged(self) -> Op[SeenRecord | None]:
+        found, known = (yield from self.ask()), self.record
+        head = found.record.head
+        is_later = known is None or head.created_at > known.head.created_at
+        return found if found.record.state == IN_USE and head.is_acknowledged and is_later else None
+
+    def _mark(self, found: SeenRecord) -> Op[SeenRecord]:
+        head = yield from self._mark_head(found.record.head)
+        return found._replace(record=replace(found.record, head=head))
 
     def _accept(self, found: SeenRecord) -> Handle:
         record, before = found.record, self.record
@@ -290,7 +307,10 @@ class StoredShards(Versioned[SeenRecord]):
 
     def _same_record(self, handle: Handle) -> Op[SeenRecord]:
         found = yield from self.ask()
-        if found.record.head.identity != handle.identity:
+        identity = found.record.head.identity
+        if header.differ_by_mark(identity, handle.identity) and self.handle is handle:
+            self._accept(found)
+        elif identity != handle.identity:
             raise Refusal(replies.CHANGED, "")
         return found
 
@@ -307,7 +327,7 @@ class StoredShards(Versioned[SeenRecord]):
         if not (yield from self._write_anew(MAKING))[0]:
             raise self.explained(Refusal(replies.MISSING, ""))
         with self._begun("clear"):
-            yield from self._open_by(partial(self._find, creates=True, saw_loss=True), stands=False)
+            yield from self._reopen_by(partial(self._find, creates=True, saw_loss=True), marks=True)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - the record replaces receipts
         """Write a record in the state "deleted", delete the shards, and then the record."""

@@ -7,7 +7,7 @@ loss before it touches anything.
     ---------|----------------------------------------------------------------------------------------
     unopened | opens the filter: creates or checks it
     open     | goes to the filter that the handle names
-    lost     | raises `FilterLostError`
+    lost     | raises `FilterLostError`; a later one opens a filter that was made on purpose after the loss
     reported | opens the filter in the thread that runs the callback `on_lost`; raises in other threads
 
     what happens                            | unopened | open     | lost     | reported
@@ -15,7 +15,7 @@ loss before it touches anything.
     opened, or its newer state was accepted | open     | open     | open     | open
     the handle is dropped                   | unopened | unopened | lost     | reported
     reset(): clear() or delete() begins     | unopened | unopened | unopened | unopened
-    reopen(): reserve() begins              | unopened | open     | unopened | unopened
+    reopen(): reserve() begins              | unopened | open     | lost     | reported
     a loss; on_lost="raise"                 | lost     | lost     | lost     | -
     a loss; on_lost="recreate"              | unopened | unopened | -        | -
     a loss; on_lost is a callback           | reported | reported | reported | reported
@@ -25,9 +25,13 @@ loss before it touches anything.
 
 Threads share an object, so any of these events may happen in any state: one thread may detect a loss while
 another opens or clears the filter.  So `_open_by` discards the filter that it has read if the state has
-changed meanwhile.  `report_loss` reports one loss for each handle.  If a callback opens the filter
-itself, all threads continue.  A sharded filter's reopen() is also a reset().  Only this module and
-versioned.py change the state.
+changed meanwhile.  `report_loss` reports one loss for each handle; with on_lost="raise" every call that was
+sent with that handle raises it.  If a callback opens the filter itself, all threads continue.  Only this
+module and versioned.py change the state.
+
+A filter that somebody made on purpose after a loss is *marked* in its header: by `clear()`, by `restore`, by
+`reserve()` of an object that has raised a loss, and by `bloomredis reserve`.  An object that has raised a
+loss goes on with a marked filter that was made later than the one that it knew.
 
 The table `RECOVERY` of each class says how it handles a script's refusal.  MISSING, CHANGED, FOREIGN and
 WRONGTYPE mean a loss.  CHANGED and STALE are no loss if another client has only begun a layer: the object
@@ -40,7 +44,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypedDict, TypeVar, Unpack, cast
+from dataclasses import replace
+from typing import Any, ClassVar, Final, NoReturn, TypedDict, TypeVar, Unpack, cast
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded
@@ -48,7 +53,7 @@ from bloomredis.bits.blocked import FEWEST_OF_NUMPY, Blocked
 from bloomredis.bits.classic import Counting
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
-from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, finish_call
 from bloomredis.protocol.clock import next_round
@@ -56,6 +61,7 @@ from bloomredis.protocol.forms import data, integer
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, checked, flags_of
 from bloomredis.protocol.steps import Op, Outcome, Part, Reply
+from bloomredis.stored.header import differ_by_mark
 from bloomredis.stored.state.handle import (
     IN_BLOCKS,
     Description,
@@ -161,7 +167,11 @@ class Stored(ABC):
         check, variant = crc32(generation), (*self.store, _cells(layout))
         if self.reaction is not None and self.reaction.limits(generation):
             variant = (scripts.CAPPED, *variant)
-        self.handle = handle = Handle(identity, layout, items, key, tuple(extra), generation, check, variant)
+        before = self.handle
+        handle = Handle(identity, layout, items, key, tuple(extra), generation, check, variant)
+        if before is not None and before.generation == generation:
+            handle = replace(handle, ends=before.ends)  # calls with either handle raise the same loss
+        self.handle = handle
         self._lost = None
         return handle
 
@@ -182,8 +192,19 @@ class Stored(ABC):
         """Create the filter if it is missing and parameters were given; check and remember it."""
 
     @abstractmethod
-    def reopen(self) -> Op[Handle]:
-        """Reopen the filter, lost or not; other calls use the known handle meanwhile."""
+    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
+        """Reopen the filter, lost or not; other calls use the known handle meanwhile.
+
+        :param marks: acknowledge a loss for all objects; None if this object has raised one.
+        """
+
+    def raise_loss(self, lost: str) -> NoReturn:
+        """Tell a caller of a loss."""
+        raise FilterLostError(lost)
+
+    def untold(self, looking: Op[T]) -> Op[T]:
+        """Run work that no caller asked for; a loss that it detects stays to be told."""
+        return looking
 
     @abstractmethod
     def current(self) -> Op[list[Description]]:
@@ -318,13 +339,22 @@ class Stored(ABC):
         keys: Sequence[bytes] = (),
         **options: Unpack[CallOptions],
     ) -> Op[R]:
-        """Run a script on the filter that `handle` names; raise the same errors as `finish_call`."""
+        """Run a script on the filter that `handle` names; raise the same errors as `finish_call`.
+
+        If the filter was only marked meanwhile, the call is repeated.
+        """
         call: FilterCall[R] = self.call(script, handle, arguments, keys, **options)
         try:
             return call.value_of((yield call))
         except Exception as error:
             failed = error
-        return (yield from self.finish_call(call, failed))
+        try:
+            return (yield from self.finish_call(call, failed))
+        except LayoutChanged:
+            now = self.handle
+            if now is None or not differ_by_mark(handle.identity, now.identity):
+                raise
+        return (yield from self.run(script, now, arguments, keys, **options))
 
     def finish_call(self, call: FilterCall[R], outcome: Outcome) -> Op[R]:
         """Return the value of the reply to a call; handle a refusal.
@@ -376,6 +406,8 @@ class Stored(ABC):
         recovery = self.RECOVERY.get(refusal.word)
         if recovery is None:
             raise refusal
+        if handle.ends:
+            self.raise_loss(handle.ends[0])
         if self.handle is handle:
             yield from recovery(self, refusal, handle)
 

@@ -92,6 +92,7 @@ class Handle:
     script_variant: Variant = ()
     is_capped: bool = field(init=False)  # its scripts refuse the first new item beyond the capacity
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # the number reported so far
+    ends: list[str] = field(default_factory=list, repr=False)  # the loss that all calls with it raise
     scripts: dict[object, Script[Any]] = field(default_factory=dict, repr=False)  # in its variant
     frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
 

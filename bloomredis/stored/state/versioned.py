@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar, cast
 
 from bloomredis.arguments import OnLost
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
+from bloomredis.stored.header import Header
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Handle
 
@@ -30,6 +32,7 @@ LOSSES: Final = {
     replies.WRONG_TYPE: "{!r} was overwritten with a key of another type",
 }
 """The message for each refusal that means a loss."""
+_ACKNOWLEDGE: Final = scripts.load_script("acknowledge", forms.integer)
 NO_TTL: Final = -1
 """The reply of PTTL for a key that never expires."""
 
@@ -52,6 +55,8 @@ class Versioned(Stored, Generic[ParametersT]):
         super().__init__(name, name.encode(), wait)
         self._ttl = ttl
         self._on_lost = on_lost
+        self._told: str | None = None  # the loss that a caller was told of last
+        self._times_told = 0
         self.encoding = encoding
 
     @property
@@ -69,6 +74,26 @@ class Versioned(Stored, Generic[ParametersT]):
     @abstractmethod
     def _accept(self, found: ParametersT) -> Handle:
         """Remember the stored filter and return its handle."""
+
+    def _acknowledged(self) -> Op[ParametersT | None]:
+        """Return the stored filter if its maker acknowledged the loss of the one that this object knew.
+
+        This only reads.  A key of the server's module cannot say it.
+        """
+        return None
+        yield  # which makes this a generator, like its overrides
+
+    def _mark(self, found: ParametersT) -> Op[ParametersT]:
+        """Mark the filter that was found as acknowledged; return it.  If it is lost by now, mark nothing."""
+        return found
+        yield  # which makes this a generator, like its overrides
+
+    def _mark_head(self, head: Header) -> Op[Header]:
+        """Set the mark by the identity that was just read; return the header that is stored then."""
+        if head.is_acknowledged:
+            return head
+        marked = yield from self.if_unchanged(_ACKNOWLEDGE, [self.key], [head.identity])
+        return head if marked is None else head.acknowledged
 
     def _check_ttl(self, left: int) -> None:
         """Warn if the stored filter never expires although this object was given a `ttl`.
@@ -102,8 +127,13 @@ class Versioned(Stored, Generic[ParametersT]):
     def existing(self) -> Op[Handle]:
         return self.handle or (yield from self._open_by(partial(self._find, creates=False), stands=True))
 
-    def reopen(self) -> Op[Handle]:
-        return self._open_by(partial(self._find, creates=True), stands=False)
+    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
+        return self._reopen_by(partial(self._find, creates=True), marks=marks)
+
+    def _reopen_by(self, find: Callable[[], Op[ParametersT]], *, marks: bool | None) -> Op[Handle]:
+        if marks is None:
+            marks = self._loss() is not None
+        return self._open_by(find, stands=False, marks=marks)
 
     def _accept_or_reopen(self, found: ParametersT, since: int) -> Op[None]:
         """Remember a filter that a call has emptied; reopen it if another call has opened it since."""
@@ -113,26 +143,60 @@ class Versioned(Stored, Generic[ParametersT]):
             self.reset()
             yield from self.reopen()
 
-    def _open_by(self, find: Callable[[], Op[ParametersT]], *, stands: bool) -> Op[Handle]:
+    def _open_by(
+        self, find: Callable[[], Op[ParametersT]], *, stands: bool, marks: bool = False
+    ) -> Op[Handle]:
         """Accept the filter that `find` returns.
 
-        :param stands: raise a loss, and return the handle of a call that has opened the filter meanwhile.
-            Otherwise drop the loss, and repeat `find` after such a call, since either may have seen the older
-            filter.
+        :param stands: raise a loss unless it was acknowledged, and return the handle of a call that has
+            opened the filter meanwhile.  Otherwise drop the loss, and repeat `find` after such a call, since
+            either may have seen the older filter.
+        :param marks: acknowledge the loss for all objects.
         """
-        if not stands:
-            self._lost = None
+        handled = None if stands else self._loss()
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
-            self._check_lost()
-            since = self._changes
-            found = yield from find()
-            self._check_lost()  # another call may have detected a loss since, and `found` be older
-            if self._changes == since:
-                return self._accept(found)
             if stands and self.handle is not None:
                 return self.handle
+            since, lost = self._changes, self._loss()
+            found = yield from (find() if lost is None or lost is handled else self._after(lost))
+            if marks and self._loss() is lost:
+                found = yield from self._mark(found)
+            if self._loss() is not lost:
+                continue  # another call has detected or handled a loss since, and `found` may be older
+            if self._changes == since:
+                return self._accept(found)
+
+    def _after(self, lost: str) -> Op[ParametersT]:
+        """Return the filter with which this object may go on after a loss; raise the loss if there is none.
+
+        A caller is told of each loss at least once.  The result is of no use if another call has handled the
+        loss meanwhile.
+        """
+        if self._told is lost:
+            found = None
+            with suppress(FilterNotFoundError, FilterMismatchError):
+                found = yield from self._acknowledged()
+            if found is not None or self._lost is not lost:
+                return cast("ParametersT", found)
+        self.raise_loss(lost)
+
+    def raise_loss(self, lost: str) -> NoReturn:
+        if lost is self._lost:  # otherwise the call was sent for an older filter
+            self._told = lost
+            self._times_told += 1
+        raise FilterLostError(lost)
+
+    def untold(self, looking: Op[T]) -> Op[T]:
+        """Run work that is not about items, or that no caller asked for: a loss stays to be told."""
+        told, times = self._told, self._times_told
+        try:
+            return (yield from looking)
+        except FilterLostError:
+            if self._times_told == times + 1:  # otherwise another call has told a caller meanwhile
+                self._told = told
+            raise
 
     def _call(
         self,
@@ -188,17 +252,21 @@ class Versioned(Stored, Generic[ParametersT]):
         self.report_loss(what, handle)
         yield from ()  # which makes this a generator, as in subclasses
 
-    def _check_lost(self) -> None:
-        if self._lost and self.in_flight.callback_thread != get_ident():
-            raise FilterLostError(self._lost)
+    def _loss(self) -> str | None:
+        """Return the loss that calls raise now, except those that the callback makes."""
+        return None if self.in_flight.callback_thread == get_ident() else self._lost
 
     def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
-        """Report a loss, once for each handle: raise `FilterLostError` or drop the handle, as `on_lost` says.
+        """Report a loss as `on_lost` says: raise `FilterLostError`, or drop the handle, once for each handle.
 
         :param damaged: the stored filter is unusable and must be cleared.
         """
-        if next(handle.losses) == 0:
-            self._apply_on_lost(what, damaged=damaged)
+        if self._on_lost == "raise" or next(handle.losses) == 0:
+            try:
+                self._apply_on_lost(what, damaged=damaged)
+            except FilterLostError as error:
+                handle.ends.append(error.args[0])
+                raise
 
     def _apply_on_lost(self, what: str, *, damaged: bool = False, used: bool = True) -> None:
         """Raise, call the callback or log a warning, as `on_lost` says.
@@ -215,7 +283,7 @@ class Versioned(Stored, Generic[ParametersT]):
             way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
             self._lost = lost = f"{message}. {way_out} clear() to start empty"
             self.handle = None
-            raise FilterLostError(lost)
+            self.raise_loss(lost)
         if callable(self._on_lost):
             self.in_flight.callback_thread = get_ident()
             self._lost = message  # other threads are refused meanwhile

@@ -400,7 +400,7 @@ def test_a_clear_by_a_task_fails_no_other_call(any_proxy: Proxy) -> None:
 
 
 def test_a_clear_by_another_is_a_loss(any_proxy: Proxy, other: BloomFilter) -> None:
-    """The call in flight raises the loss, and so does every other until the caller handles it."""
+    """The call in flight raises the loss; the next one goes on, since the filter was cleared on purpose."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     held = Held(executed=False)
@@ -410,9 +410,6 @@ def test_a_clear_by_another_is_a_loss(any_proxy: Proxy, other: BloomFilter) -> N
     other.clear()
     held.go.set()
     assert isinstance(outcome(slow), FilterLostError)
-    with pytest.raises(FilterLostError):
-        f.add("y")
-    f.reserve()
     assert [f.add("x"), f.add("y")] == [True, True]
 
 
