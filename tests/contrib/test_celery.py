@@ -25,7 +25,7 @@ from kombu.utils.json import dumps, loads, register_type
 import bloomredis.asyncio
 from bloomredis import Skipped
 from tests.contrib.celery_worker import worker
-from tests.contrib.violence import KEPT, calls, children, lose, restarting
+from tests.contrib.violence import KEPT, acknowledge, calls, children, lose, restarting
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
 from tests.support.values import for_each
@@ -328,26 +328,24 @@ def test_calls_with_one_id_have_one_result(tasks: Any, any_server: Server) -> No
         assert (first.state, first.get(timeout=30), len(notes(tasks))) == ("SUCCESS", "item", 2)
 
 
-@pytest.mark.parametrize("what", ["worker", "process"])
+@pytest.mark.parametrize("what", ["operator", "process"])
 def test_a_lost_filter_stops_a_worker(what: str, any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it is restarted; its messages are sent again meanwhile.
+    """Until an operator acknowledges the loss; its messages are sent again meanwhile.
 
     A process that replaces another one does not notice the loss either.
     """
-    with filter_elsewhere(any_server, monkeypatch) as (tasks, seen):
-        with worker("lost", 1) as process:
-            assert tasks.member.delay("a").get(timeout=30) is None
-            lose(seen, "tasks", tasks.member.item(("a",), {}))
-            before = calls(seen)
-            tasks.member.delay("a")
-            wait_until("the filter is asked", lambda: calls(seen) > before)
-            assert tasks.notes.lrange("ended", 0, -1) == ["a"]
-            if what == "process":
-                assert kill_a_child(process.pid, 0)
-                wait_until("the body runs again", lambda: tasks.notes.llen("ended") == 2)
-                return
-        with worker("restarted", 1):
-            wait_until("the body runs again", lambda: tasks.notes.llen("ended") == 2)
+    with filter_elsewhere(any_server, monkeypatch) as (tasks, seen), worker("lost", 1) as process:
+        assert tasks.member.delay("a").get(timeout=30) is None
+        lose(seen, "tasks", tasks.member.item(("a",), {}))
+        before = calls(seen)
+        tasks.member.delay("a")
+        wait_until("the filter is asked", lambda: calls(seen) > before)
+        assert tasks.notes.lrange("ended", 0, -1) == ["a"]
+        if what == "process":
+            assert kill_a_child(process.pid, 0)
+        else:
+            acknowledge(seen, "tasks", "--capacity", "10000", "--error-rate", "1e-6")
+        wait_until("the body runs again", lambda: tasks.notes.llen("ended") == 2)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,3 +75,13 @@ def lose(server: Server, name: str, item: str) -> None:
         seen = BloomFilter.open(client, name)
         wait_until("the item is committed", lambda: item in seen)
         client.flushall()
+
+
+def acknowledge(server: Server, name: str, *size: str) -> None:
+    """Create a lost filter again, and let all programs go on with it, as an operator does."""
+    for command in (["create", name, *size], ["reserve", name]):
+        subprocess.run(
+            [sys.executable, "-m", "bloomredis", *command, "--url", server.url],
+            check=True,
+            capture_output=True,
+        )
