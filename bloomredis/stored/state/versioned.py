@@ -57,6 +57,7 @@ class Versioned(Stored, Generic[ParametersT]):
         self._on_lost = on_lost
         self._told: str | None = None  # the loss that a caller was told of last
         self._times_told = 0
+        self._is_damaged = False  # a loss that only clear() mends
         self.encoding = encoding
 
     @property
@@ -132,7 +133,7 @@ class Versioned(Stored, Generic[ParametersT]):
 
     def _reopen_by(self, find: Callable[[], Op[ParametersT]], *, marks: bool | None) -> Op[Handle]:
         if marks is None:
-            marks = self._loss() is not None
+            marks = self._loss() is not None and not self._is_damaged
         return self._open_by(find, stands=False, marks=marks)
 
     def _accept_or_reopen(self, found: ParametersT, since: int) -> Op[None]:
@@ -282,7 +283,7 @@ class Versioned(Stored, Generic[ParametersT]):
         if self._on_lost == "raise":
             way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
             self._lost = lost = f"{message}. {way_out} clear() to start empty"
-            self.handle = None
+            self.handle, self._is_damaged = None, damaged
             self.raise_loss(lost)
         if callable(self._on_lost):
             self.in_flight.callback_thread = get_ident()
