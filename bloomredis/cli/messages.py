@@ -80,7 +80,6 @@ _CAUSES: Final = {
     r"CERTIFICATE_VERIFY_FAILED": (
         "name the authority that signed the certificate, as in rediss://host:6379?ssl_ca_certs=/etc/ssl/ca.pem"
     ),
-    r"DB index is out of range": "the number after the / of --url must be that of an existing database",
     r"No such file or directory\.": "for a server on a unix socket, --url gives its path, as in unix:///run/redis.sock",
 }
 

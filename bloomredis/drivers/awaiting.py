@@ -20,6 +20,13 @@ class Claiming:
             "a claim in progress is neither true nor false: await it, or enter it with async with"
         )
 
+    def __enter__(self) -> NoReturn:
+        self._claiming.close()
+        raise TypeError("enter a claim of bloomredis.asyncio with async with, not with")
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing; Python looks for this method before it calls `__enter__`."""
+
     def __repr__(self) -> str:
         return "<claim in progress: await it, or enter it with async with>"
 

@@ -78,7 +78,7 @@ _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter; a "
     "ScalingBloomFilter begins small",
     "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
-    "NOPERM": "the user lacks a permission: docs/rights.md has the ACL rule that suffices",
+    "NOPERM": "the user lacks a permission: `bloomredis doctor` names it",
     "NOAUTH": "it requires a valid user name and password: give the client the right ones, or put them into "
     "its URL",
     "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
@@ -129,6 +129,7 @@ _WORD: Final = re.compile(
         ]
     )
 )
+_NO_DATABASE: Final = "DB index is out of range"
 _NO_SCRIPTS: Final = re.compile(r"unknown command .?eval(sha)?\b", re.IGNORECASE)
 
 
@@ -167,11 +168,17 @@ def explained(error: Exception) -> Exception:
             "the filter's string ends before its bits do: delete the key or restore it. "
             f"The server said: {error}"
         )
-    return _not_sent(error) if is_unsent(error) else _without_scripts(error)
+    return _not_sent(error) if is_unsent(error) else _of_server(error)
 
 
-def _without_scripts(error: Exception) -> Exception:
-    """Return the error for a server without EVAL; return other errors as they are."""
+def _of_server(error: Exception) -> Exception:
+    """Return the error for a server without the database or without EVAL; return other errors as they are."""
+    if _NO_DATABASE in str(error):
+        return ServerRefusedError(
+            f"the server has no database of this number: give another db=, or another number at the end of "
+            f"the URL. The server said: {error}",
+            "ERR",
+        )
     if not _NO_SCRIPTS.search(str(error)):
         return error
     return ServerRefusedError(

@@ -7,7 +7,11 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
+from bloomredis.cli.commands import COMMANDS as EVERY
 from tests.support.commands import ENVIRONMENT, printed, run_command, run_process
+from tests.support.servers import Server
 from tests.support.values import for_each
 
 
@@ -48,3 +52,25 @@ COMMANDS = ["dedupe", "create", "add", "check", "info", "delete", "plan", "docto
 def test_help(command: str) -> None:
     """Every command has a help text."""
     assert b"Usage" in run_command(command, "--help").stdout
+
+
+ELSEWHERE = ["watch", "demo", "export"]
+"""Commands that last, or need another package; other tests run them."""
+
+
+def test_the_examples_of_the_help_run(
+    any_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, in the order of the help."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("lines.txt", "urls.txt"):
+        Path(name).write_text("https://example.org/\nhttps://example.net/\n")
+    url = {"BLOOMREDIS_URL": any_server.url}
+    run_command("create", "in-stock", "--kind", "counting", "--capacity", 10, "--error-rate", 0.1, **url)
+    run_command("add", "in-stock", 4711, **url)
+    for name, command in EVERY.items():
+        words = command.example.split()
+        assert words[0] == name
+        if name not in ELSEWHERE:
+            done = run_command(*words, **url)
+            assert done.returncode == 0, (words, done.stderr)

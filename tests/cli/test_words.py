@@ -170,7 +170,6 @@ CAUSES = {
     "Error 111 connecting to 127.0.0.1:1. Connection refused.": "is a server running there",
     "Timeout connecting to server": "rediss:// is for ports with TLS",
     "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed": "?ssl_ca_certs=",
-    "DB index is out of range": "the number after the / of --url",
     "Error -2 connecting to nosuch:1. Name or service not known.": "no machine has the host name",
 }
 

@@ -20,6 +20,9 @@ def test_a_claim_in_progress_has_no_truth_value() -> None:
         assert "await it" in repr(claim)
         with pytest.raises(TypeError, match="await it"):
             bool(claim)
+        wrong: Any = f.claim("a")
+        with pytest.raises(TypeError, match="with async with"), wrong:
+            pass
 
     asyncio.run(work())
 

@@ -191,6 +191,7 @@ def test_a_secret_leaves_a_fingerprint() -> None:
     assert len(set(numbers)) == len(numbers)
     assert all(number is not None and encoding.OWN < number < 2**32 for number in numbers)
     assert encoding.number_of(same_secret()) == encoding.number_of(SECRET)
+    assert {same_secret(), SECRET} == {SECRET} != {keyed("another secret of mine")}
 
 
 @for_each("kind", [*SIZES])

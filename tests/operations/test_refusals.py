@@ -166,3 +166,9 @@ def _describe(client: redis.Redis) -> Any:
     from bloomredis.protocol import scripts
 
     return client.eval(scripts.load_script("describe").text, 1, "seen")
+
+
+def test_a_database_that_is_not_there(bloom: Any, server: Server) -> None:
+    """The error is one of this library, and says where the number is given."""
+    with server.client(db=99) as client, pytest.raises(ServerRefusedError, match="give another db="):
+        make(bloom, client).add("a")
