@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bloomredis.drivers.aio_claims import Claim
 
@@ -20,12 +20,14 @@ class Claiming:
             "a claim in progress is neither true nor false: await it, or enter it with async with"
         )
 
-    def __enter__(self) -> NoReturn:
-        self._claiming.close()
-        raise TypeError("enter a claim of bloomredis.asyncio with async with, not with")
+    if not TYPE_CHECKING:  # type checkers find the mistake by themselves
 
-    def __exit__(self, *_: object) -> None:
-        """Do nothing; Python looks for this method before it calls `__enter__`."""
+        def __enter__(self) -> NoReturn:
+            self._claiming.close()
+            raise TypeError("enter a claim of bloomredis.asyncio with async with, not with")
+
+        def __exit__(self, *_: object) -> None:
+            """Do nothing; Python looks for this method before it calls `__enter__`."""
 
     def __repr__(self) -> str:
         return "<claim in progress: await it, or enter it with async with>"

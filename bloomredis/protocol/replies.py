@@ -78,7 +78,7 @@ _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter; a "
     "ScalingBloomFilter begins small",
     "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
-    "NOPERM": "the user lacks a permission: `bloomredis doctor` names it",
+    "NOPERM": "the ACL rule of the user lacks a permission: `bloomredis doctor` names it",
     "NOAUTH": "it requires a valid user name and password: give the client the right ones, or put them into "
     "its URL",
     "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
@@ -161,7 +161,7 @@ def explained(error: Exception) -> Exception:
         return ServerRefusedError(message, word)
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
-    if is_no_reply(error):
+    if is_no_reply(error) and _NO_DATABASE not in str(error):
         return ConnectionFailedError(str(error))
     if "data string too short" in str(error):  # Lua's struct library, reading past the end of the string
         return FilterMismatchError(
@@ -175,7 +175,7 @@ def _of_server(error: Exception) -> Exception:
     """Return the error for a server without the database or without EVAL; return other errors as they are."""
     if _NO_DATABASE in str(error):
         return ServerRefusedError(
-            f"the server has no database of this number: give another db=, or another number at the end of "
+            "the server has no database of this number: give another db=, or another number at the end of "
             f"the URL. The server said: {error}",
             "ERR",
         )

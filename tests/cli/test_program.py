@@ -65,12 +65,14 @@ def test_the_examples_of_the_help_run(
     monkeypatch.chdir(tmp_path)
     for name in ("lines.txt", "urls.txt"):
         Path(name).write_text("https://example.org/\nhttps://example.net/\n")
-    url = {"BLOOMREDIS_URL": any_server.url}
-    run_command("create", "in-stock", "--kind", "counting", "--capacity", 10, "--error-rate", 0.1, **url)
-    run_command("add", "in-stock", 4711, **url)
+    url = any_server.url
+    run_command(
+        "create", "in-stock", "--kind", "counting", "--capacity", 10, "--error-rate", 0.1, BLOOMREDIS_URL=url
+    )
+    run_command("add", "in-stock", 4711, BLOOMREDIS_URL=url)
     for name, command in EVERY.items():
         words = command.example.split()
         assert words[0] == name
         if name not in ELSEWHERE:
-            done = run_command(*words, **url)
+            done = run_command(*words, BLOOMREDIS_URL=url)
             assert done.returncode == 0, (words, done.stderr)
