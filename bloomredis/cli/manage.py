@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli import filters, messages
 from bloomredis.cli.filters import Wanted
 from bloomredis.cli.info import brief
@@ -92,6 +93,7 @@ def clear(
     """
     found = filters.opened(connect(url, cluster=cluster), name, layout)
     found.clear()
+    _say_what_stays(found)
     brief(found, as_json=as_json)
 
 
@@ -115,7 +117,14 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
         what = re.split(" since |; what was added", str(lost))[0]
         messages.warn(f"{what}; the items of that part are new again")
     found._run(found._operations.acknowledge())  # noqa: SLF001 - only an operator does it for others
+    _say_what_stays(found)
     brief(found, as_json=as_json)
+
+
+def _say_what_stays(found: Any) -> None:
+    """Say if a filter cannot store that its loss was acknowledged."""
+    if found.info().layout == ModuleItems.name:
+        messages.warn("a key of the server's module cannot store this: restart the programs that use it")
 
 
 def expire(

@@ -150,6 +150,7 @@ class _Guard:
         self._markers = [] if marker is None else [marker]
         self._warnings = Warnings()
         self._opened: _Opened | None = None
+        self._lost: FilterLostError | None = None  # for ever, without a marker
 
     def is_there(self, items: list[Any]) -> bool:
         """Return whether an item may be in the database; True if the filter cannot tell."""
@@ -192,6 +193,8 @@ class _Guard:
         return there or not all(marked)
 
     def _at_present(self) -> _Opened:
+        if self._lost is not None:
+            raise self._lost
         opened = self._opened
         if opened is None:
             opened = self._opened = _Opened(self._seen, is_whole=not self._markers)
@@ -200,6 +203,7 @@ class _Guard:
     def _lose(self, error: FilterLostError) -> None:
         """Open the filter anew, unless an empty one would be taken for a complete one."""
         if not self._markers:
+            self._lost = error
             raise error
         self._warn(error)
         self._opened = None

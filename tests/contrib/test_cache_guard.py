@@ -229,6 +229,8 @@ def test_a_lost_filter_without_a_marker_guards_nothing(any_client: redis.Redis, 
     assert [get("8"), get("9")] == [8, 9]
     seen.add("7")
     assert [get("8"), get("9")] == [8, 9]
+    seen.clear()
+    assert [get("7"), get("8")] == [7, 8]  # an acknowledged filter is empty, too
 
 
 def test_a_lost_shard_guards_nothing(any_client: redis.Redis) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import pytest
 import redis
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, FilterLostError, FilterNotFoundError
+from bloomredis import BloomFilter, FilterLostError, FilterNotFoundError, ShardedBloomFilter
 from bloomredis.contrib.cache_guard import load
 from tests.lifecycle.test_reading import KINDS as READ
 from tests.lifecycle.test_reading import SIZES
@@ -125,16 +126,22 @@ def test_who_goes_on_alone(client: redis.Redis, begin: Callable[[redis.Redis], N
     assert [raises(seen), raises(seen)] == [True, True]
 
 
-def test_a_restored_filter_is_acknowledged(bloom: Any, client: redis.Redis) -> None:
-    """Whoever restores it has decided; it has a later time than the lost one."""
+@for_each("kind", KINDS)
+def test_a_restored_filter_is_acknowledged(bloom: Any, client: redis.Redis, kind: str) -> None:
+    """Whoever restores it has decided; it has a later time than the lost one.  A copy is no decision."""
     saved = io.BytesIO()
-    (seen,) = users(bloom, client, "plain", 1)
-    seen.save(saved)
-    client.unlink("seen")
+    first, second = users(bloom, client, kind, 2)
+    first.clear()
+    assert raises(second)
+    assert second.add("before")
+    second.save(saved)
+    bloom.copy(second, client, "copy")
+    assert client.getrange("copy", FLAGS_BYTE, FLAGS_BYTE) == b"\0"
+    client.flushall()
     saved.seek(0)
-    bloom.restore(client, "seen", saved)
-    assert [raises(seen), raises(seen)] == [True, False]
-    assert seen.contains("before")
+    bloom.restore(client, "seen", saved, KINDS[kind].get("kind", "BloomFilter"))
+    assert [raises(second), raises(second)] == [True, False]
+    assert second.contains("before")
 
 
 @for_each("kind", [kind for kind in KINDS if kind != "sharded"])
@@ -259,3 +266,138 @@ def test_a_mark_disturbs_nobody(bloom: Any, client: redis.Redis, kind: str) -> N
     assert seen.load(range(500)) == 500
     client.setrange("seen", FLAGS_BYTE, b"\1")
     assert seen.info().count in (500, 501, 502)  # a counting filter counts the second add of "before"
+
+
+def mark(client: redis.Redis) -> None:
+    """Mark the stored filter, as another program does."""
+    client.setrange("seen", FLAGS_BYTE, b"\1")
+
+
+def test_a_mark_during_a_save(bloom: Any, any_client: redis.Redis) -> None:
+    """The filter is read in several steps; it was not lost, so the file has all items."""
+    client, saved = any_client, io.BytesIO()
+    seen = bloom(client, "seen", capacity=3_000_000, error_rate=0.01)
+    seen.add("before")
+    done: list[int] = []
+
+    def marked(read: int, _: int) -> None:
+        done.append(read)
+        mark(client)
+
+    seen.save(saved, progress=marked)
+    assert len(done) > 1
+    client.flushall()
+    saved.seek(0)
+    assert bloom.restore(client, "seen", saved).contains("before")
+
+
+def test_a_mark_while_a_sharded_filter_gets_a_ttl(any_client: redis.Redis) -> None:
+    """The record is marked after the shards have got their time to live."""
+    seen: Any = ShardedBloomFilter(any_client, "seen", **SIZES, shards=3)
+    assert seen.add("before")
+    stored = seen._operations.stored
+    each_shard = stored.each_shard
+
+    def marked(call: Any) -> Any:
+        found = yield from each_shard(call)
+        mark(any_client)
+        return found
+
+    stored.each_shard = marked
+    seen.expire(600)
+    assert seen.contains("before")
+    assert any_client.ttl("seen") > 0
+
+
+def test_a_load_after_a_mark_is_still_fast(any_server: Server) -> None:
+    """A filter that refuses what is beyond its capacity is read and written in segments."""
+    with any_server.client() as client:
+        seen = BloomFilter(client, "seen", capacity=100_000, error_rate=0.01, on_full="raise")
+        seen.add("before")
+        mark(client)
+        before: Any = client.info("stats")
+        assert seen.load(range(3000)) == 3000
+        after: Any = client.info("stats")
+        assert after["total_commands_processed"] - before["total_commands_processed"] < 1000
+        assert seen.info().count == pytest.approx(3001, abs=30)
+
+
+def test_an_older_copy_from_before_the_mark(bloom: Any, any_client: redis.Redis) -> None:
+    """`info()` tells it by the count, as without a mark."""
+    (seen,) = users(bloom, any_client, "plain", 1)
+    copy = any_client.get("seen")
+    assert seen.add_many(range(100)).count(True) > 90
+    assert seen.info().count > 90
+    mark(any_client)
+    assert not raises(seen)
+    any_client.set("seen", copy or b"")
+    with pytest.raises(FilterLostError, match="older copy"):
+        seen.info()
+
+
+def test_a_sharded_filter_that_lost_several_shards(any_client: redis.Redis) -> None:
+    """`info()` meets all of them at once, and a call about an item is told all the same."""
+    first, second = (ShardedBloomFilter(any_client, "seen", **SIZES, shards=4) for _ in range(2))
+    for each in (first, second):
+        each.add_many(range(100))
+    any_client.delete(*[key for key in any_client.keys("{seen:*") if b"receipt" not in key])
+    for each in (first, second):
+        with pytest.raises(FilterLostError):
+            each.info()
+    second.reserve()
+    with pytest.raises(FilterLostError):
+        first.contains(1)
+    assert first.contains(1) is False
+
+
+def test_renewals_of_claims_are_not_told(any_client: redis.Redis) -> None:
+    """Each of a batch of renewals raises the loss, and so does the next call about an item."""
+    first, second = (ShardedBloomFilter(any_client, "seen", **SIZES, shards=4) for _ in range(2))
+    claims: Any = first.claim_many(["a", "b", "c"], lease=60)
+    second.clear()
+    with pytest.raises(FilterLostError):
+        first.info()
+    renewed = first._run(first._operations.renew_many([claim._state for claim in claims]))
+    assert {type(each) for each in renewed} == {FilterLostError}
+    with pytest.raises(FilterLostError):
+        first.contains("a")
+    assert first.contains("a") is False
+
+
+def test_calls_in_flight_to_all_shards_are_told(any_server: Server) -> None:
+    """A loss of a sharded filter is one of all its shards: every call that was sent before raises it."""
+
+    async def run() -> None:
+        async with redis.asyncio.Redis.from_url(any_server.url) as client:
+            seen, other = (
+                bloomredis.asyncio.ShardedBloomFilter(client, "seen", **SIZES, shards=4, coalesce=False)
+                for _ in range(2)
+            )
+            assert all(await seen.add_many(range(64)))
+            await other.clear()
+            outcomes = await asyncio.gather(*(seen.add(i) for i in range(64)), return_exceptions=True)
+            assert {type(each) for each in outcomes} == {FilterLostError}
+            assert await seen.contains_many(range(64)) == [False] * 64
+
+    asyncio.run(run())
+
+
+def test_other_threads_of_a_callback_acknowledge_nothing(any_client: redis.Redis) -> None:
+    """`reserve()` in another thread, while `on_lost` runs, opens the filter for its own object."""
+    met, go = threading.Event(), threading.Event()
+
+    def on_lost(_: FilterLostError) -> None:
+        met.set()
+        assert go.wait(30)
+
+    seen = BloomFilter(any_client, "seen", **SIZES, on_lost=on_lost)
+    assert seen.add("before")
+    any_client.unlink("seen")
+    thread = threading.Thread(target=seen.contains, args=["before"])
+    thread.start()
+    assert met.wait(30)
+    seen.reserve()
+    go.set()
+    thread.join()
+    assert any_client.exists("seen")
+    assert not is_marked(any_client)

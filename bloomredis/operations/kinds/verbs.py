@@ -261,7 +261,8 @@ class StoredOperations(ItemOperations):
 
     def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
         """Renew the leases of claims in one round trip; return the error of each that failed."""
-        return self.stored.untold(super().renew_many(states))
+        renewals = (self.on_claim(Claims.renew_lease, state) for state in states)
+        return gather(map(self.stored.untold, renewals))
 
     def open_or_create(self) -> Op[None]:
         """Create or open the filter, and accept a loss for this object alone."""

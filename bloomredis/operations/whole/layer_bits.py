@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,7 @@ from bloomredis.protocol.pieces import PIECE_BYTES, PIECES_AT_ONCE, READ
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header
+from bloomredis.stored.header import IDENTITY_BYTES
 from bloomredis.stored.state.handle import Handle, Layer
 
 
@@ -72,7 +73,8 @@ class LayerBits:
 def read(handle: Handle, layers: Sequence[Layer], before: LayerBits | None) -> Op[LayerBits]:
     """Read the layers of a handle, except for the older layers that `before` has."""
     known = {} if before is None else before.older
-    room = yield from _room(layers[0])
+    newest, room = yield from _newest(layers[0])
+    layers = [newest, *layers[1:]]
     bits = list[Bits]()
     for layer in layers:
         found = known.get(layer) or (yield from _bits(layer))
@@ -80,14 +82,18 @@ def read(handle: Handle, layers: Sequence[Layer], before: LayerBits | None) -> O
     return LayerBits(handle, layers, bits, room)
 
 
-def _room(layer: Layer) -> Op[int]:
-    """Return the number of new items that a layer takes; 1 if it was replaced, which a script will tell."""
+def _newest(layer: Layer) -> Op[tuple[Layer, int]]:
+    """Return a layer and the number of new items that it takes; 1 if it was replaced: a script will tell.
+
+    A plain filter, which is its only layer, may have been marked as acknowledged.
+    """
     with suppress(Refusal):
         stored = yield from send_command(("GETRANGE", layer.key, 0, HEADER_BYTES - 1), forms.data)
-        if stored.startswith(layer.identity):
+        identity = stored[:IDENTITY_BYTES]
+        if identity == layer.identity or header.differ_by_mark(identity, layer.identity):
             head = header.parse(stored)
-            return max(1, head.capacity - head.count)
-    return 1
+            return replace(layer, identity=identity), max(1, head.capacity - head.count)
+    return layer, 1
 
 
 RUN_BYTES: Final = PIECE_BYTES * PIECES_AT_ONCE

@@ -186,12 +186,14 @@ def _by_client(send: Callable[[Arguments], Op[bytes]], pieces: Pieces, run: rang
 
 def _in_server(send: Callable[[Arguments], Op[int]], name: str, part: Part, run: range) -> Op[int]:
     """OR pieces that the same server has; return the number of new bits."""
-    identity, end = part.header.identity, part.num_bytes
-    sizes = ((identity, first, min(PIECE_BYTES, end - first)) for first in run)
-    added = unless_failed((yield from gather(map(send, sizes))))
-    if min(added) < 0:
-        raise FilterLostError(f"{name!r} was cleared, deleted or lost while it was read: merge again")
-    return sum(added)
+    total, end = 0, part.num_bytes
+    for head in (part.header, part.header.acknowledged):  # somebody may have marked it since
+        sizes = ((head.identity, first, min(PIECE_BYTES, end - first)) for first in run)
+        added = unless_failed((yield from gather(map(send, sizes))))
+        total += sum(new for new in added if new > 0)
+        if min(added) >= 0:
+            return total
+    raise FilterLostError(f"{name!r} was cleared, deleted or lost while it was read: merge again")
 
 
 def _new_bits(before: bytes, piece: bytes) -> int:

@@ -297,7 +297,7 @@ class StoredLayers(Versioned[LayerRecord]):
 
     def _acknowledged(self) -> Op[LayerRecord | None]:
         found, known = (yield from self._read()), self._record
-        is_later = known is None or min(found.began) > max(known.began)
+        is_later = known is None or found.is_later(known)
         return found if found.head.is_acknowledged and is_later else None
 
     def _mark(self, found: LayerRecord) -> Op[LayerRecord]:

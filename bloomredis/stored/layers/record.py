@@ -103,6 +103,13 @@ class LayerRecord:
             raise ValueError(f"its first layer has {head.num_bits} bits, which do not fit its capacity")
         return record
 
+    def is_later(self, known: Self) -> bool:
+        """Return whether this filter was made after the other one began its newest layer.
+
+        A filter that was restored has a time of creation, later than its layers.
+        """
+        return (self.head.created_at or min(self.began)) > max(known.head.created_at, *known.began)
+
     @property
     def numbers(self) -> range:
         """The numbers of the layers, the newest first."""
@@ -137,7 +144,7 @@ class LayerRecord:
 
     def renewed(self) -> Self:
         """Return the record of an empty filter with the same parameters and a new generation."""
-        head = replace(self.head, generation=os.urandom(8), flags=0)
+        head = self.head.as_new(os.urandom(8), created_at=0)
         return replace(self, head=head, newest=0, began=())
 
     def encoded(self, encoding: int) -> Self:

@@ -120,7 +120,9 @@ class StoredFilter(Versioned[Header]):
         except ValueError:
             found = None
         if found is not None and header.differ_by_mark(found.identity, handle.identity):
+            counted = self.counted
             self._accept(found)
+            self.counted = max(counted, self.counted)  # so that info() notices an older copy
         else:
             yield from self._recover_loss(refusal, handle)
 

@@ -118,8 +118,8 @@ class Saved:
             head = part.header.as_new(os.urandom(8), created_at)
             return replace(self, parts=(Part(0, head),))
         if isinstance(record, LayerRecord):
-            made = replace(record, head=replace(record.head, generation=os.urandom(8)))
-            return _of_layers(made, self.parts, self.ttl)
+            head = record.head.as_new(os.urandom(8), created_at)
+            return _of_layers(replace(record, head=head), self.parts, self.ttl)
         return _of_shards(record.renewed(IN_USE), self.parts, self.ttl, created_at)
 
 

@@ -38,13 +38,17 @@ class StoredParts:
         :raises FilterLostError: the filter was replaced or lost meanwhile.
         """
         key, identity = self.keys[part.number], part.header.identity
-        calls = (call(READ, [key], [identity, first, PIECE_BYTES]) for first in run)
-        try:
-            return unless_failed((yield from gather(calls)))
-        except Refusal as refusal:
-            if refusal.word not in _GONE:
-                raise
-            raise _lost(self.name) from None
+        for _ in range(2):
+            calls = (call(READ, [key], [identity, first, PIECE_BYTES]) for first in run)
+            try:
+                return unless_failed((yield from gather(calls)))
+            except Refusal as refusal:
+                if refusal.word not in _GONE:
+                    raise
+            if part.header.is_acknowledged:
+                break
+            identity = part.header.acknowledged.identity  # somebody may have marked it since
+        raise _lost(self.name)
 
 
 def byte_ranges(part: Part) -> Iterator[range]:

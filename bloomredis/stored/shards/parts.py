@@ -156,8 +156,13 @@ class StoredShard(Versioned[Seen]):
         return self._accept(Seen(head, HEADER_BYTES, 0))
 
     def _accept(self, found: Seen) -> Handle:
-        head = found.head
-        return self.remember(head.identity, planning.stored(head), generation=head.generation)
+        head, whole = found.head, self._of.handle
+        return self.remember(
+            head.identity,
+            planning.stored(head),
+            generation=head.generation,
+            ends=None if whole is None else whole.ends,  # a loss of the filter is one of each shard
+        )
 
     def current(self) -> Op[list[Description]]:
         """Describe the shard; detect a loss."""
@@ -188,11 +193,7 @@ class StoredShard(Versioned[Seen]):
     def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:  # noqa: ARG002 - as in the base
         """Report a loss as a loss of the whole filter."""
         self.forget()
-        try:
-            self._of.lose_part(what)
-        except FilterLostError as error:
-            handle.ends.append(error.args[0])
-            raise
+        self._of.lose_part(what)
 
     def raise_loss(self, lost: str) -> NoReturn:
         self._of.raise_loss(lost)

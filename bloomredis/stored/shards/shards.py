@@ -209,6 +209,8 @@ class StoredShards(Versioned[SeenRecord]):
         record, before = found.record, self.record
         if before is not None and before.placement != record.placement:
             self._shards = {}  # the new record's shards have other keys
+        if self._saw_loss:
+            self._reset_shards()  # so that their calls do not raise the loss again
         for shard in list(self._shards.values()):
             shard.follow(record)
         self.record, self._saw_loss = record, False
@@ -307,12 +309,20 @@ class StoredShards(Versioned[SeenRecord]):
 
     def _same_record(self, handle: Handle) -> Op[SeenRecord]:
         found = yield from self.ask()
-        identity = found.record.head.identity
-        if header.differ_by_mark(identity, handle.identity) and self.handle is handle:
-            self._accept(found)
-        elif identity != handle.identity:
+        if found.record.head.identity != handle.identity:
             raise Refusal(replies.CHANGED, "")
         return found
+
+    def _recover_change(self, refusal: Refusal, handle: Handle) -> Op[None]:
+        """Go on if only the mark differs."""
+        found = yield from self.look()
+        if found is not None and header.differ_by_mark(found.record.head.identity, handle.identity):
+            if self.handle is handle:
+                self._accept(found)
+        else:
+            yield from self._recover_loss(refusal, handle)
+
+    RECOVERY = Versioned.RECOVERY | {replies.CHANGED: _recover_change}
 
     def current(self) -> Op[list[Description]]:
         found = yield from self.refreshed()

@@ -44,7 +44,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final, NoReturn, TypedDict, TypeVar, Unpack, cast
 from zlib import crc32
 
@@ -155,11 +154,13 @@ class Stored(ABC):
         *,
         generation: bytes = b"",
         layers: int = 1,
+        ends: list[str] | None = None,
     ) -> Handle:
         """Store and return the handle of a verified filter.
 
         :param keys: the filter's key, then the keys that every script gets after its own.
         :param layers: the number of layers in this layout.
+        :param ends: gets the loss that calls with this handle raise; by default that of the same generation.
         """
         key, *extra = keys or (self.key,)
         self._changes += 1
@@ -168,10 +169,10 @@ class Stored(ABC):
         if self.reaction is not None and self.reaction.limits(generation):
             variant = (scripts.CAPPED, *variant)
         before = self.handle
-        handle = Handle(identity, layout, items, key, tuple(extra), generation, check, variant)
-        if before is not None and before.generation == generation:
-            handle = replace(handle, ends=before.ends)  # calls with either handle raise the same loss
-        self.handle = handle
+        if ends is None:
+            ends = before.ends if before is not None and before.generation == generation else []
+        fields = identity, layout, items, key, tuple(extra), generation, check, variant
+        self.handle = handle = Handle(*fields, ends=ends)
         self._lost = None
         return handle
 

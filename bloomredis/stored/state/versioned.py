@@ -56,7 +56,6 @@ class Versioned(Stored, Generic[ParametersT]):
         self._ttl = ttl
         self._on_lost = on_lost
         self._told: str | None = None  # the loss that a caller was told of last
-        self._times_told = 0
         self._is_damaged = False  # a loss that only clear() mends
         self.encoding = encoding
 
@@ -133,7 +132,8 @@ class Versioned(Stored, Generic[ParametersT]):
 
     def _reopen_by(self, find: Callable[[], Op[ParametersT]], *, marks: bool | None) -> Op[Handle]:
         if marks is None:
-            marks = self._loss() is not None and not self._is_damaged
+            is_told = self._lost is not None and not self.in_flight.callback_thread
+            marks = is_told and not self._is_damaged
         return self._open_by(find, stands=False, marks=marks)
 
     def _accept_or_reopen(self, found: ParametersT, since: int) -> Op[None]:
@@ -186,17 +186,15 @@ class Versioned(Stored, Generic[ParametersT]):
     def raise_loss(self, lost: str) -> NoReturn:
         if lost is self._lost:  # otherwise the call was sent for an older filter
             self._told = lost
-            self._times_told += 1
         raise FilterLostError(lost)
 
     def untold(self, looking: Op[T]) -> Op[T]:
         """Run work that is not about items, or that no caller asked for: a loss stays to be told."""
-        told, times = self._told, self._times_told
+        told = self._told
         try:
             return (yield from looking)
         except FilterLostError:
-            if self._times_told == times + 1:  # otherwise another call has told a caller meanwhile
-                self._told = told
+            self._told = told  # if another call has told a caller meanwhile, one more is told
             raise
 
     def _call(
@@ -263,11 +261,7 @@ class Versioned(Stored, Generic[ParametersT]):
         :param damaged: the stored filter is unusable and must be cleared.
         """
         if self._on_lost == "raise" or next(handle.losses) == 0:
-            try:
-                self._apply_on_lost(what, damaged=damaged)
-            except FilterLostError as error:
-                handle.ends.append(error.args[0])
-                raise
+            self._apply_on_lost(what, damaged=damaged)
 
     def _apply_on_lost(self, what: str, *, damaged: bool = False, used: bool = True) -> None:
         """Raise, call the callback or log a warning, as `on_lost` says.
@@ -283,7 +277,10 @@ class Versioned(Stored, Generic[ParametersT]):
         if self._on_lost == "raise":
             way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
             self._lost = lost = f"{message}. {way_out} clear() to start empty"
-            self.handle, self._is_damaged = None, damaged
+            self._is_damaged = damaged
+            if self.handle is not None:
+                self.handle.ends.append(lost)
+            self.handle = None
             self.raise_loss(lost)
         if callable(self._on_lost):
             self.in_flight.callback_thread = get_ident()

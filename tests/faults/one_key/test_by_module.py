@@ -43,7 +43,6 @@ test_a_pending_commit_ends_with_its_filter = test_generations.test_a_pending_com
 test_a_token_is_for_its_own_item = test_generations.test_a_token_is_for_its_own_item
 test_a_clear_fails_no_other_call = test_generations.test_a_clear_of_the_same_object_fails_no_other_call
 test_a_clear_fails_no_call_of_many_threads = test_generations.test_a_clear_fails_no_call_of_many_threads
-test_a_clear_by_another_is_a_loss = test_generations.test_a_clear_by_another_is_a_loss
 test_each_loss_is_told = test_generations.test_each_loss_is_told
 test_equal_items_of_threads = test_group_commit_faults.test_equal_items_of_threads_have_tokens_of_their_own
 test_equal_items_of_tasks = test_group_commit_faults.test_equal_items_of_tasks_have_tokens_of_their_own
@@ -226,3 +225,16 @@ def test_a_commit_that_is_refused_leaves_the_claim(direct: redis.Redis, server: 
         with without(direct, server, ""):
             claim.commit()
     assert (seen.contains("a"), seen.claim("a").state) == (True, "done")
+
+
+def test_a_clear_by_another_is_a_loss(any_client: redis.Redis) -> None:
+    """A key of the module cannot say that it was cleared on purpose: every call raises until `reserve()`."""
+    needs_module(any_client)
+    f, other = (BloomFilter(any_client, "seen", **MODULE) for _ in range(2))
+    assert [f.add("x"), other.add("y")] == [True, True]
+    other.clear()
+    for _ in range(2):
+        with pytest.raises(FilterLostError):
+            f.add("x")
+    f.reserve()
+    assert f.add("x")
