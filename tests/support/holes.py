@@ -294,13 +294,13 @@ def _nobody_is_told(patch: Patch) -> None:
 
 def _one_call_is_told(patch: Patch) -> None:
     """Of the calls that were sent for a lost filter, only the first raises the loss."""
-    apply = Versioned._apply_on_lost
+    recover = Versioned._recover
 
-    def report(self: Any, what: str, handle: Any, *, damaged: bool = False) -> None:
-        if next(handle.losses) == 0:
-            apply(self, what, damaged=damaged)
+    def forgetting(self: Any, refusal: Refusal, handle: Any) -> Any:
+        handle.ends.clear()
+        yield from recover(self, refusal, handle)
 
-    patch(Versioned, "report_loss", report)
+    patch(Versioned, "_recover", forgetting)
 
 
 def _the_mark_has_no_identity(patch: Patch) -> None:
