@@ -278,8 +278,9 @@ class Versioned(Stored, Generic[ParametersT]):
             way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
             self._lost = lost = f"{message}. {way_out} clear() to start empty"
             self._is_damaged = damaged
-            if self.handle is not None:
-                self.handle.ends.append(lost)
+            handle = self.handle
+            if handle is not None:  # else another thread has met the loss, too
+                handle.ends.append(lost)
             self.handle = None
             self.raise_loss(lost)
         if callable(self._on_lost):
