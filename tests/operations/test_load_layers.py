@@ -411,7 +411,7 @@ def test_a_server_that_comes_back_with_an_older_state(client: redis.Redis, kind:
 
 @for_each("kind", KINDS)
 def test_two_threads_load_the_same(server: Server, kind: str) -> None:
-    """Every item is in, and is counted once or slightly more often."""
+    """Every item is in, and is counted once, or more often the more the loads keep step."""
 
     def work(worker: int) -> list[bool]:
         with server.client() as client:
@@ -420,16 +420,16 @@ def test_two_threads_load_the_same(server: Server, kind: str) -> None:
 
     assert race_threads(work, 3) == [[True]] * 3
     with server.client() as client:
-        everything_is_in(make(client, kind))
+        everything_is_in(make(client, kind), most=3)
 
 
 def test_processes_load_the_same(any_server: Server) -> None:
-    """Every item is in, and is counted once or slightly more often."""
+    """Every item is in, and is counted once, or more often the more the loads keep step."""
     with any_server.client() as client:
         for kind in KINDS:
             client.flushall()
             assert race_processes(loads_of[kind], any_server.url, ITEMS, 3) == [[True]] * 3
-            everything_is_in(make(client, kind))
+            everything_is_in(make(client, kind), most=3)
 
 
 def loads_scaling(url: str, items: Sequence[str], worker: int) -> list[bool]:
@@ -449,10 +449,11 @@ def loads_into(url: str, kind: str, items: Sequence[str], worker: int) -> bool:
         return bool(make(client, kind).load(order) == len(items))
 
 
-def everything_is_in(f: Any) -> None:
+def everything_is_in(f: Any, most: int) -> None:
+    """Check that all items are in, each counted once to `most` times: once by each of the loads."""
     assert all(f.contains_many(ITEMS))
     assert not_fuller_than_counted(f)
-    assert len(ITEMS) <= sum(counts(f)) <= 1.2 * len(ITEMS)
+    assert len(ITEMS) <= sum(counts(f)) <= most * len(ITEMS)
     assert all(layer.count <= layer.capacity for layer in f.info().layers)
 
 
