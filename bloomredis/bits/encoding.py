@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
-from hmac import compare_digest
 from numbers import Integral
 from typing import Any, Final, Protocol, Union, cast
 
@@ -171,7 +170,7 @@ class _Keyed:
         return blake2b(encode(plain(item)), digest_size=16, key=self._key).digest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Keyed) and compare_digest(self._key, other._key)
+        return isinstance(other, _Keyed) and self._key == other._key
 
     def __hash__(self) -> int:
         return self.fingerprint

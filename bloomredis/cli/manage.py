@@ -123,7 +123,7 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
 
 def _say_what_stays(found: Any) -> None:
     """Say if a filter cannot store that its loss was acknowledged."""
-    if found.info().layout == ModuleItems.name:
+    if found._operations.local_parameters().get("layout") == ModuleItems.name:  # noqa: SLF001 - info() counts all bits
         messages.warn("a key of the server's module cannot store this: restart the programs that use it")
 
 

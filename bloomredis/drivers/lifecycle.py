@@ -66,7 +66,8 @@ class Portable(Driven, Generic[I]):
         temporary keys, and appears under its name in one step.  If the restore fails, the temporary keys are
         gone after ten minutes.
 
-        Objects that had a lost filter of this name raise `FilterLostError` once, and then go on with it.
+        Objects that had a lost filter of this name raise `FilterLostError` once, and then go on with the
+        restored one.
 
         :param client: of any server or cluster, whatever the filter was saved from.
         :param file: a path, or an open binary file, which need not be seekable.  Of a file that is not

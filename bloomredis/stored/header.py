@@ -22,9 +22,9 @@ IDENTITY_BYTES: Final = 56
 GENERATION: Final = slice(40, 48)
 """The bytes of the generation, in this format and in later ones."""
 
-FLAGS_BYTE: Final = 12
 KIND_BYTE: Final = 10
 """The index of the byte with the kind, which is an index of `KINDS`."""
+FLAGS_BYTE: Final = 12
 
 _MAGIC: Final = b"bloomr"
 _VERSION: Final = 1
@@ -132,6 +132,10 @@ class Header:
     def is_acknowledged(self) -> bool:
         """True if objects that have reported the loss of an older filter may go on with this one."""
         return bool(self.flags & ACKNOWLEDGED)
+
+    def succeeds(self, known: Header | None) -> bool:
+        """Return whether this filter was made later than a lost one, and its loss was acknowledged."""
+        return self.is_acknowledged and (known is None or self.created_at > known.created_at)
 
     @property
     def acknowledged(self) -> Header:

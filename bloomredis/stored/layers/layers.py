@@ -296,9 +296,8 @@ class StoredLayers(Versioned[LayerRecord]):
         return record
 
     def _acknowledged(self) -> Op[LayerRecord | None]:
-        found, known = (yield from self._read()), self._record
-        is_later = known is None or found.is_later(known)
-        return found if found.head.is_acknowledged and is_later else None
+        found = yield from self._read()
+        return found if found.succeeds(self._record) else None
 
     def _mark(self, found: LayerRecord) -> Op[LayerRecord]:
         return replace(found, head=(yield from self._mark_head(found.head)))

@@ -103,12 +103,15 @@ class LayerRecord:
             raise ValueError(f"its first layer has {head.num_bits} bits, which do not fit its capacity")
         return record
 
-    def is_later(self, known: Self) -> bool:
-        """Return whether this filter was made after the other one began its newest layer.
+    def succeeds(self, known: Self | None) -> bool:
+        """Return whether this filter was made after all layers of a lost one, and its loss was acknowledged.
 
         A filter that was restored has a time of creation, later than its layers.
         """
-        return (self.head.created_at or min(self.began)) > max(known.head.created_at, *known.began)
+        made = self.head.created_at or min(self.began)
+        return self.head.is_acknowledged and (
+            known is None or made > max(known.head.created_at, *known.began)
+        )
 
     @property
     def numbers(self) -> range:

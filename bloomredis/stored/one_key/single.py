@@ -187,9 +187,8 @@ class StoredFilter(Versioned[Header]):
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
     def _acknowledged(self) -> Op[Header | None]:
-        found, known = (yield from self.describe()).header, self._found
-        is_later = known is None or found.created_at > known.created_at
-        return found if found.is_acknowledged and is_later else None
+        found = (yield from self.describe()).header
+        return found if found.succeeds(self._found) else None
 
     def _mark(self, found: Header) -> Op[Header]:
         return self._mark_head(found)

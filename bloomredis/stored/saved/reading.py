@@ -37,17 +37,14 @@ class StoredParts:
 
         :raises FilterLostError: the filter was replaced or lost meanwhile.
         """
-        key, identity = self.keys[part.number], part.header.identity
-        for _ in range(2):
-            calls = (call(READ, [key], [identity, first, PIECE_BYTES]) for first in run)
+        key = self.keys[part.number]
+        for head in (part.header, part.header.acknowledged):  # somebody may have marked it since
+            calls = (call(READ, [key], [head.identity, first, PIECE_BYTES]) for first in run)
             try:
                 return unless_failed((yield from gather(calls)))
             except Refusal as refusal:
                 if refusal.word not in _GONE:
                     raise
-            if part.header.is_acknowledged:
-                break
-            identity = part.header.acknowledged.identity  # somebody may have marked it since
         raise _lost(self.name)
 
 

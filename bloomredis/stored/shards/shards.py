@@ -196,10 +196,9 @@ class StoredShards(Versioned[SeenRecord]):
         return found
 
     def _acknowledged(self) -> Op[SeenRecord | None]:
-        found, known = (yield from self.ask()), self.record
-        head = found.record.head
-        is_later = known is None or head.created_at > known.head.created_at
-        return found if found.record.state == IN_USE and head.is_acknowledged and is_later else None
+        found = yield from self.ask()
+        known = None if self.record is None else self.record.head
+        return found if found.record.state == IN_USE and found.record.head.succeeds(known) else None
 
     def _mark(self, found: SeenRecord) -> Op[SeenRecord]:
         head = yield from self._mark_head(found.record.head)
