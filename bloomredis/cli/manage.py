@@ -116,7 +116,7 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
             raise lost from None
         what = re.split(" since |; what was added", str(lost))[0]
         messages.warn(f"{what}; the items of that part are new again")
-    found._run(found._operations.acknowledge())  # noqa: SLF001 - only an operator does it for others
+    found._run(found._operations.reserve(marks=True))  # noqa: SLF001 - only an operator does it for others
     _say_what_stays(found)
     brief(found, as_json=as_json)
 

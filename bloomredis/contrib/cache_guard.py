@@ -100,7 +100,7 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
 
 def _open(seen: Any) -> Any:
     """Create or open the filter; a loss is not acknowledged for objects that may need what the filter had."""
-    return seen._run(seen._operations.open_or_create()) if _is_filter(seen) else seen.reserve()  # noqa: SLF001 - no public call
+    return seen._run(seen._operations.reserve(marks=False)) if _is_filter(seen) else seen.reserve()  # noqa: SLF001 - no public call
 
 
 def _reopened(seen: Any) -> Any:

@@ -89,7 +89,7 @@ class Portable(AsyncDriven, Generic[I]):
                 progress=progress,
             )
             await made._run(steps)
-        await made._run(transfer.opened(own, acknowledges=True))
+        await made._run(transfer.opened(own, marks=True))
         return made
 
     @observed

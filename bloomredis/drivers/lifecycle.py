@@ -86,7 +86,7 @@ class Portable(Driven, Generic[I]):
                 progress=progress,
             )
             made._run(steps)
-        made._run(transfer.opened(own, acknowledges=True))
+        made._run(transfer.opened(own, marks=True))
         return made
 
     @observed

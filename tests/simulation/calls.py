@@ -193,7 +193,7 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "expire": lambda f, _, __: f.expire(EXPIRY),
     "clear": lambda f, _, __: f.clear(),
     "delete": lambda f, _, __: f.delete(),
-    "acknowledge": lambda f, _, __: f.acknowledge(),
+    "acknowledge": lambda f, _, __: f.reserve(marks=True),
     "claim": lambda f, _, items: f.claim(items[0], LEASE, _same),
     "claim_as": lambda f, request, items: f.claim(items[0], LEASE, _same, request.holder),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE, _same),
@@ -203,7 +203,7 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "renew": lambda f, request, _: f.renew_many([request.held]),
 }
 _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
-    "acknowledge": lambda f, _, __: f._run(f._operations.acknowledge()),
+    "acknowledge": lambda f, _, __: f._run(f._operations.reserve(marks=True)),
     "claim": lambda f, request, items: f.claim(items[0], LEASE, renew=request.renews),
     "claim_as": lambda f, request, items: f.claim(items[0], LEASE, owner=request.holder),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE),

@@ -158,10 +158,6 @@ class FilterOperations(StoredOperations):
         head = self.stored.head if isinstance(self.stored, StoredFilter) else None
         return info.local_parameters(head, self.layout)
 
-    def reserve(self) -> Op[None]:
-        """Create the filter now, or check the stored one."""
-        yield from self.stored.reopen()
-
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
         layers = yield from self.stored.untold(self._layers())

@@ -82,7 +82,7 @@ class PartitionedOperations(RoutedOperations):
         """Return the parameters that are known without I/O."""
         return info.local_parameters(None, self.layout)
 
-    def reserve(self) -> Op[None]:
+    def reserve(self, *, marks: bool | None = None) -> Op[None]:  # noqa: ARG002 - bitmaps have no loss
         """Check that no key holds another type."""
         yield from self._everywhere(self._places, FilterOperations.reserve)
 

@@ -124,10 +124,6 @@ class ShardedOperations(StoredOperations, RoutedOperations):
         """Return the parameters that are known without I/O."""
         return info.local_parameters(self.stored.head, None)
 
-    def reserve(self) -> Op[None]:
-        """Create the filter now, or check the stored one: the record and each shard."""
-        yield from self.stored.reopen()
-
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
         return (yield from self.stored.untold(self._info()))

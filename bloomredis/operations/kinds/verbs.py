@@ -183,16 +183,11 @@ class ItemOperations(ABC):
         """Return the parameters that are known without I/O."""
 
     @abstractmethod
-    def reserve(self) -> Op[None]:
-        """Create the filter now, or check the stored one."""
+    def reserve(self, *, marks: bool | None = None) -> Op[None]:
+        """Create the filter now, or check the stored one.
 
-    def open_or_create(self) -> Op[None]:
-        """Do the same, but accept a loss for this object alone."""
-        return self.reserve()
-
-    def acknowledge(self) -> Op[None]:
-        """Do the same, and let all objects that have raised a loss go on with the filter."""
-        return self.reserve()
+        :param marks: let all objects that have raised a loss go on with it; by default if this one has.
+        """
 
     @abstractmethod
     def info(self) -> Op[FilterInfo]:
@@ -264,13 +259,9 @@ class StoredOperations(ItemOperations):
         renewals = (self.on_claim(Claims.renew_lease, state) for state in states)
         return gather(map(self.stored.untold, renewals))
 
-    def open_or_create(self) -> Op[None]:
-        """Create or open the filter, and accept a loss for this object alone."""
-        yield from self.stored.reopen(marks=False)
-
-    def acknowledge(self) -> Op[None]:
-        """Create or open the filter, and let all objects that have raised a loss go on with it."""
-        yield from self.stored.reopen(marks=True)
+    def reserve(self, *, marks: bool | None = None) -> Op[None]:
+        """Create the filter now, or check the stored one, with each shard."""
+        yield from self.stored.reopen(marks=marks)
 
     def expire(self, seconds: float | timedelta) -> Op[None]:
         """Let all keys of the filter expire that many seconds (or a timedelta) from now."""

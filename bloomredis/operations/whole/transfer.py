@@ -100,11 +100,8 @@ class FileTarget:
 class Reserving(Protocol):
     """The operations of a filter of any kind."""
 
-    def reserve(self) -> Op[None]:
+    def reserve(self, *, marks: bool | None = None) -> Op[None]:
         """Create the filter, or open the stored one."""
-
-    def acknowledge(self) -> Op[None]:
-        """Do the same, and let all objects that have raised a loss go on with it."""
 
 
 class Named(Protocol):
@@ -124,10 +121,10 @@ def within(side: int | None, operation: Op[T]) -> Op[T]:
     return (yield from through(operation, sent))
 
 
-def opened(operations: Reserving, *, acknowledges: bool = False) -> Op[None]:
+def opened(operations: Reserving, *, marks: bool | None = None) -> Op[None]:
     """Open a filter that has been stored; without an answer, its first call opens it."""
     with suppress(*TRANSIENT):
-        yield from operations.acknowledge() if acknowledges else operations.reserve()
+        yield from operations.reserve(marks=marks)
 
 
 def stored_of(operations: Named) -> Stored:
