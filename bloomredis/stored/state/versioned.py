@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from typing import Final, Generic, NoReturn, TypeVar, cast
+from typing import Final, Generic, NoReturn, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
@@ -162,25 +162,26 @@ class Versioned(Stored, Generic[ParametersT]):
                 return self.handle
             since, lost = self._changes, self._loss()
             found = yield from (find() if lost is None or lost is handled else self._after(lost))
-            if marks and self._loss() is lost:
+            if marks and found is not None and self._loss() is lost:
                 found = yield from self._mark(found)
-            if self._loss() is not lost:
+            if found is None or self._loss() is not lost:
                 continue  # another call has detected or handled a loss since, and `found` may be older
             if self._changes == since:
                 return self._accept(found)
 
-    def _after(self, lost: str) -> Op[ParametersT]:
+    def _after(self, lost: str) -> Op[ParametersT | None]:
         """Return the filter with which this object may go on after a loss; raise the loss if there is none.
 
-        A caller is told of each loss at least once.  The result is of no use if another call has handled the
-        loss meanwhile.
+        A caller is told of each loss at least once.
+
+        :returns: None if another call has handled the loss meanwhile.
         """
         if self._told is lost:
             found = None
             with suppress(FilterNotFoundError, FilterMismatchError):
                 found = yield from self._acknowledged()
             if found is not None or self._lost is not lost:
-                return cast("ParametersT", found)
+                return found
         self.raise_loss(lost)
 
     def raise_loss(self, lost: str) -> NoReturn:
