@@ -105,7 +105,7 @@ def _program(version: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def _outcome(process: subprocess.Popen[str], proxy: LosingProxy) -> Outcome:
-    printed, _ = process.communicate(timeout=120)
+    printed, _ = process.communicate(timeout=280)
     assert process.returncode == 0, "it met an error that is not documented: see its traceback above"
     return Outcome(lost=proxy.lost, **json.loads(printed))
 

@@ -20,6 +20,7 @@ from tests.history.crashing import Crash, Work
 from tests.history.faults import Faults
 from tests.history.plans import REMEMBERED, SHARDS, SLICES, Plan
 from tests.history.watching import GENERATION, REPLACED, Watch, Watched
+from tests.rules.calls import OPERATOR, Call
 from tests.rules.generations import Loss
 from tests.support.background import started
 from tests.support.servers import Server
@@ -37,9 +38,18 @@ AHEAD: Final = 0.02
 Crashes = Callable[[Crash], Sequence[tuple[float, float]]]
 
 
+def acknowledged(f: Any) -> Call:
+    """Acknowledge the loss of a filter as `bloomredis reserve` does; return the record of the call."""
+    start = time.monotonic()
+    f._run(f._operations.reserve(marks=True))
+    end = time.monotonic()
+    return Call(f"{OPERATOR} {start}", OPERATOR, "reserve", "", start, end=end, state="answered")
+
+
 class Disturber:
     """Disturbs a round and records the losses.
 
+    :ivar calls: the acknowledgements of an operator.
     :ivar met: how often each disturbance happened.
     :param crash: runs a process, kills it, and returns when it replaced the filter.
     :param faults: the faults of the workers' connections.
@@ -47,6 +57,7 @@ class Disturber:
 
     def __init__(self, client: redis.Redis, what: Plan, crash: Crashes, faults: Faults) -> None:
         self.losses: list[Loss] = []
+        self.calls: list[Call] = []
         self.met: Counter[str] = Counter()
         self._client = client
         self._what = what
@@ -128,6 +139,11 @@ class Disturber:
         start = time.monotonic()
         if client.unlink(key):
             self._lost(f"shard {number} is evicted", start, shard=number, sure=sure)
+
+    def acknowledge(self) -> None:
+        """Remove every key, and let an operator acknowledge the loss."""
+        self.flush_all()
+        self.calls.append(acknowledged(self._filter(on_lost="raise")))
 
     def away(self) -> None:
         """Make the server unreachable for a while."""
@@ -216,6 +232,7 @@ DISTURBANCES: Final[dict[str, Callable[[Disturber], object]]] = {
     "evict_record": Disturber.evict_record,
     "evict_layer": Disturber.evict_layer,
     "evict_shard": Disturber.evict_shard,
+    "acknowledge": Disturber.acknowledge,
     "clear": Disturber.clear,
     "two_clears": Disturber.two_clears,
     "delete": Disturber.delete,

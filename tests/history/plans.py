@@ -38,12 +38,12 @@ class Made(NamedTuple):
 
     called: str
     options: dict[str, Any]
-    faults: Sequence[str] = ("flush_all", "evict_record", "clear")
+    faults: Sequence[str]
     seconds: float = 1.0
 
 
-_OF_A_KEY: Final = ("flush_all", "evict_record", "clear")
-_WHOLE: Final = ("flush_all", "evict_record", "clear", "two_clears", "delete", "crash_clear", "crash_growth")
+_OF_A_KEY: Final = ("flush_all", "evict_record", "clear", "acknowledge")
+_WHOLE: Final = (*_OF_A_KEY, "two_clears", "delete", "crash_clear", "crash_growth")
 
 MADE: Final[dict[Kind, Made]] = {
     "items": Made("BloomFilter", SIZE, _OF_A_KEY),

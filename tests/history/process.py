@@ -28,6 +28,7 @@ from tests.history.plans import Plan
 from tests.history.seats import Seat
 from tests.history.working import PATIENCE, CountingWorker, Hand, ItemWorker, Worker
 from tests.rules.calls import Call
+from tests.support import background
 from tests.support.background import Child, started
 from tests.support.holes import open_holes
 
@@ -208,7 +209,7 @@ class Process:
 
     def _child(self, name: str, shared: Any) -> list[Call]:
         """Work in threads of a child; its siblings make the same calls."""
-        faulthandler.dump_traceback_later(PATIENCE)  # before the parent kills it
+        faulthandler.dump_traceback_later(background.PATIENCE / 2)  # before its alarm ends it
         self._plan = replace(self._plan, end=min(self._plan.end, time.monotonic() + CHILD_SECONDS))
 
         def work(number: int) -> list[Call]:

@@ -174,7 +174,7 @@ class Rounds:
             with disturbed(self._server, what, self._workers.crash, faults) as disturber:
                 calls = self._workers.run(what)
             losses = [*disturber.losses, *_of_workers(calls)]
-            history = finished(client, what, calls, losses)
+            history = finished(client, what, [*calls, *disturber.calls], losses)
         self.found.count(calls, faults.met, disturber.met)
         return list(itertools.islice(all_violations(history), MOST_TOLD))
 

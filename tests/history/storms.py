@@ -1,7 +1,8 @@
 """Storms: rounds on a cluster whose nodes freeze, die, hand over their slots and lose them to others.
 
 Clients have pools of two or ten connections, or redis-py's default. The filter counts a write once a
-replica has it, so nothing is lost, and every answer is about one generation.
+replica has it, so the nodes lose nothing. In half of the rounds of filters of one key, the filter is evicted
+from time to time, on its primary and replica, and an operator acknowledges the loss.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from tests.history.disturbing import acknowledged
 from tests.history.plans import Kind, Plan
 from tests.history.rounds import MOST_TOLD, Crew, Found, finished, made
+from tests.rules.calls import Call
+from tests.rules.generations import Loss
 from tests.rules.judging import all_violations
 from tests.support.background import started
 from tests.support.clusters import Cluster, Node, wait_until
 
 KINDS: Final[tuple[Kind, ...]] = ("items", "claims", "counting", "sharded", "scaling")
+LOSING: Final[tuple[Kind, ...]] = ("items", "claims")
 POOLS: Final = (2, 10, None)
 FREEZES: Final = (0.05, 0.2, 0.35)
 """Seconds; a client waits for a reply for less than some of them."""
@@ -36,10 +41,14 @@ class Storm:
     """The faults of a cluster's nodes during one round.
 
     :ivar met: how often each happened.
+    :ivar losses: when the filter was evicted.
+    :ivar calls: the acknowledgements of an operator.
     """
 
     def __init__(self, nodes: Cluster, plan: Plan) -> None:
         self.met: Counter[str] = Counter()
+        self.losses: list[Loss] = []
+        self.calls: list[Call] = []
         self._nodes, self._plan, self._dice = nodes, plan, plan.dice("storm")
         self._deaths: list[Callable[[], object]] = [self.kill, self.fail_over]
         self._dice.shuffle(self._deaths)
@@ -47,9 +56,10 @@ class Storm:
     def run(self, over: threading.Event) -> None:
         """Freeze nodes and move slots until the round ends; kill a primary and replace one in between.
 
-        However short the round is, it has a freeze, a move and a death.
+        However short the round is, it has a freeze, a move and a death, and a loss if that is planned.
         """
-        begin: list[Callable[[], object]] = [self.freeze, self.move]
+        losing = [getattr(self, name) for name in self._plan.disturbances]
+        begin: list[Callable[[], object]] = [*losing, self.freeze, self.move]
         last = self._plan.end - self._plan.start
         due = [self._plan.start + last * self._dice.uniform(*span) for span in ((0.1, 0.3), (0.5, 0.8))]
         while not over.wait(self._dice.uniform(0.0, 0.1)) or begin or len(due) > 1:
@@ -59,7 +69,7 @@ class Storm:
                 del due[0]
                 act = self._deaths.pop()
             else:
-                act = self._dice.choice((self.freeze, self.freeze, self.move))
+                act = self._dice.choice((self.freeze, self.freeze, self.move, *losing))
             act()
             self.met[act.__name__] += 1
 
@@ -102,6 +112,18 @@ class Storm:
         owner = self._owner(self._key())
         self._nodes.kill(owner)
         self._nodes.bring_back(owner)
+
+    def acknowledge(self) -> None:
+        """Evict the filter on its primary and its replicas, and let an operator acknowledge the loss."""
+        self._nodes.wait_until_ok()
+        owner = self._owner(self._plan.seed)
+        start = time.monotonic()
+        owner.ask("UNLINK", self._plan.seed)
+        self._nodes.wait_until_replicated(owner)
+        self.losses.append(Loss(start, time.monotonic(), "evicted"))
+        with self._nodes.client() as client:
+            self.calls.append(acknowledged(made(client, self._plan)))
+        self._nodes.wait_until_replicated(owner)  # a replica that takes over has the mark
 
     def fail_over(self) -> None:
         """Let a replica take over from a primary of the filter."""
@@ -172,7 +194,7 @@ class Storms:
         self._nodes.wait_until_ok()
         with self._nodes.client() as client:
             count = made(client, what).info().count
-            history = finished(client, what, calls, [])
+            history = finished(client, what, [*calls, *storm.calls], storm.losses)
         self.found.count(calls, Counter(), storm.met)
         wrong = list(itertools.islice(all_violations(history), MOST_TOLD))
         present = sum(history.present.values())
@@ -183,7 +205,8 @@ class Storms:
     def _plan(self, number: int, lasting: float) -> Plan:
         kind = self._kinds[number % len(self._kinds)]
         ports = [node.port for node in self._nodes.nodes]
-        random.Random(f"{self._seed} {number}").shuffle(ports)
+        dice = random.Random(f"{self._seed} {number}")
+        dice.shuffle(ports)
         start = time.monotonic()
         return Plan(
             seed=f"{self._seed}-{number}",
@@ -193,6 +216,7 @@ class Storms:
             end=start + lasting,
             claims=kind == "claims",
             nodes=ports,
+            disturbances=["acknowledge"] if kind in LOSING and dice.random() < 0.5 else [],
             connections=POOLS[number // len(self._kinds) % len(POOLS)],
             most=BATCH,
             width=WIDTH,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from tests.rules.calls import Call, Terms
+from tests.rules.calls import OPERATOR, Call, Terms
 from tests.rules.generations import Generations, Loss, meet
 from tests.rules.items import contradiction
 
@@ -46,6 +46,11 @@ class History:
         for call in sorted(self.calls, key=lambda call: call.start):
             first[call.name] = first.get(call.earlier or "", call)
         return first
+
+    @cached_property
+    def operator(self) -> Sequence[Call]:
+        """The calls that acknowledged losses for all objects."""
+        return [call for call in self.calls if call.owner == OPERATOR]
 
     def standing(self, item: str) -> Generations:
         """Return the generations of the filter or shard that holds an item."""

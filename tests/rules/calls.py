@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+OPERATOR = "operator"
+"""The owner of a call of `bloomredis reserve`, which acknowledges a loss for every object."""
+
 State = Literal["running", "answered", "unknown", "lost", "not held", "failed"]
 """The outcome of a call. `unknown`: every outcome that allows a retry. `lost`: a `FilterLostError`. `not
 held`: a `ClaimLostError`. `failed`: an error that no fault explains.

@@ -43,18 +43,22 @@ def _false_alarms(history: History, calls: Sequence[Call]) -> Iterator[str]:
 
 
 def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> bool:
-    """Return whether the object had handled a loss before a call.
+    """Return whether the object had handled a loss before a call, or knew one that an operator acknowledged.
 
     Another call in flight at that time may bring back what the object knew before.
     """
     later = (each for each in history.losses if each is not loss and each.start >= loss.end)
     sure = (each.end for each in later if each.sure)
     healed = min(sure, default=math.inf) if loss.lasts else loss.end
+    marked = min((each.end for each in history.operator if each.start >= loss.end), default=math.inf)
     for each in calls:
-        if each.verb not in _WAYS_OUT or each.state != "answered" or each.end > call.start:
+        if each.end > call.start:
             continue
+        if each.verb in _WAYS_OUT and each.state == "answered":
+            cures = each.start >= (healed if each.verb == "reserve" else loss.end)
+        else:
+            cures = each.state == "lost" and each.start >= loss.end and call.start >= marked
         in_flight = (other for other in calls if other.start < each.end and other.end > each.start)
-        cures = each.start >= (healed if each.verb == "reserve" else loss.end)
         if cures and all(other is each for other in in_flight):
             return True
     return False
@@ -86,10 +90,16 @@ def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
 def _acknowledged(history: History, calls: Sequence[Call], loss: Loss, used: float) -> float:
     """Return when an object may go on with what another one has made: once it has raised a loss.
 
+    A call without an answer may have made the filter after its end.
+
     :param used: when it last used the lost filter, or one before that.
     """
     told = (each.end for each in calls if each.state == "lost" and each.end > used)
-    made = (each.start for each in history.calls if each.verb in _WAYS_OUT and each.end > loss.start)
+    made = (
+        each.start
+        for each in history.calls
+        if each.verb in _WAYS_OUT and (each.end > loss.start or each.state != "answered")
+    )
     return max(min(told, default=math.inf), min(made, default=math.inf))
 
 

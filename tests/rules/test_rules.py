@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from tests.rules.answers import History, violations
-from tests.rules.calls import Call, Terms
+from tests.rules.calls import OPERATOR, Call, Terms
 from tests.rules.claims import claim_violations
 from tests.rules.generations import Generations, Loss
 from tests.rules.losses import loss_violations
@@ -131,7 +131,10 @@ SHARD, OTHER = 1, "y"
 SHARDED = Terms("sharded", shard=lambda item: SHARD + (item == OTHER))
 DAMAGE = (Loss(1.0, 1.1, lasts=True),)
 
+MARKED = call("reserve", 2.5, owner=OPERATOR)
 TOLD_RIGHT: dict[str, History] = {
+    "once after an operator": History(TERMS, [add(0, True), MARKED, add(3, **LOST), add(4, True)], LOSS),
+    "before an operator": History(TERMS, [add(0, True), add(2, **LOST), MARKED, add(3, True)], LOSS),
     "told": History(TERMS, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, True)], LOSS),
     "its own clear": History(TERMS, [add(0, True), call("clear", 2), add(3, True)], LOSS),
     "had not used it": History(TERMS, [add(2, True)], LOSS),
@@ -154,6 +157,8 @@ TOLD_RIGHT: dict[str, History] = {
     ),
 }
 TOLD_WRONG: dict[str, History] = {
+    "nothing was lost: 4.0": History(TERMS, [add(0, True), MARKED, add(3, **LOST), add(4, **LOST)], LOSS),
+    "nothing was lost: 5.0": History(TERMS, [add(0, True), add(2, **LOST), MARKED, add(5, **LOST)], LOSS),
     "silent loss": History(TERMS, [add(0, True), add(2, True)], LOSS),
     "silent loss after loss": History(SHARDED, [add(0, True), add(2, True)], (Loss(1, 1.1, shard=SHARD),)),
     "silent": History(ROTATING, [add(0.9, True), add(1.2, True)], LOSS),

@@ -142,9 +142,11 @@ class Owner:
             return
         if not answered or request.verb == "delete":
             self.is_fresh, self._fresh_since = True, step
-        elif not acknowledging:
+        elif acknowledging or request.started < self._fresh_since:
+            return  # nobody says which call's generation the object has, if one of them has failed
+        else:
             self.is_fresh = False
-        if answered and not acknowledging:
+        if answered:
             given = self._opened or request.opened  # None after a delete
             self._leave_others(given and given[1], step)
             self.acknowledged = None if request.verb == "delete" else self._opened

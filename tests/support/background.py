@@ -12,7 +12,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds after which a waiting call counts as hanging."""
 
 
