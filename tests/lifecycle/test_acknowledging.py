@@ -12,7 +12,13 @@ import pytest
 import redis
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, FilterLostError, FilterNotFoundError, ShardedBloomFilter
+from bloomredis import (
+    BloomFilter,
+    FilterLostError,
+    FilterNotFoundError,
+    ServerRefusedError,
+    ShardedBloomFilter,
+)
 from bloomredis.contrib.cache_guard import load
 from tests.lifecycle.test_reading import KINDS as READ
 from tests.lifecycle.test_reading import SIZES
@@ -401,3 +407,36 @@ def test_other_threads_of_a_callback_acknowledge_nothing(any_client: redis.Redis
     thread.join()
     assert any_client.exists("seen")
     assert not is_marked(any_client)
+
+
+@for_each("kind", KINDS)
+def test_a_reader_without_rights_goes_on(bloom: Any, any_server: Server, kind: str) -> None:
+    """A user who may only read is told of a loss, cannot acknowledge it, and goes on when somebody has."""
+    reading = [
+        "+evalsha",
+        "+eval",
+        "+getrange",
+        "+getbit",
+        "+bitfield",
+        "+get",
+        "+strlen",
+        "+pttl",
+        "+exists",
+        "+time",
+    ]
+    with any_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "reader", "reset", ">pw", "on", "~*", *reading)
+        (writer,) = users(bloom, client, kind, 1)
+        with any_server.client(username="reader", password="pw") as limited:  # noqa: S106 - of a test's server
+            reader = bloom(limited, "seen", **KINDS[kind])
+            assert reader.contains("before")
+            client.flushall()
+            bloom(client, "seen", **KINDS[kind]).reserve()
+            assert raises(reader)
+            with pytest.raises(ServerRefusedError, match="NOPERM"):
+                reader.reserve()
+            assert raises(reader)
+            assert not is_marked(client)
+            assert raises(writer)
+            writer.reserve()
+            assert not reader.contains("before")

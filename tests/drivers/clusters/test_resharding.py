@@ -17,9 +17,7 @@ import valkey
 import valkey.asyncio
 
 import bloomredis.asyncio
-from bloomredis import (
-    BloomFilter,
-)
+from bloomredis import BloomFilter, FilterLostError
 from tests.support.cluster_clients import CLIENTS, SMALL, away, only
 from tests.support.clusters import Cluster, wait_until
 from tests.support.sizes import sized
@@ -157,6 +155,36 @@ def test_reads_go_on_while_the_slot_is_half_way(nodes: Cluster, kind: str, moves
         for _ in range(50):
             model.look()
         assert model.wrong == []
+
+
+@pytest.mark.parametrize("moves", [True, False], ids=["filter moved", "filter not moved"])
+def test_a_loss_is_acknowledged_while_the_slot_is_half_way(
+    nodes: Cluster,
+    cluster_client: Any,
+    bloom: Any,
+    moves: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """The filter is lost from either node, made where its slot goes, and found there after the move."""
+    first, second = (bloom(cluster_client, "seen", **SMALL, min_replicas=1) for _ in range(2))
+    for each in (first, second):
+        each.add("before")
+
+    def dwell() -> None:
+        for node in nodes.primaries():
+            with node.client() as client, client.pipeline(transaction=False) as pipe:
+                pipe.execute_command("ASKING")
+                pipe.unlink("seen")
+                pipe.execute(raise_on_error=False)  # others serve another slot
+        for each in (first, second):
+            with pytest.raises(FilterLostError):
+                each.contains("before")
+        first.reserve()
+        assert not second.contains("before")
+
+    nodes.migrate("seen", away(nodes), ahead=only("seen", moves=moves), dwell=dwell)
+    nodes.wait_until_ok()
+    assert second.add("after")
+    assert first.contains_many(["before", "after"]) == [False, True]
 
 
 OUTLASTING: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
