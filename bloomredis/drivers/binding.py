@@ -356,11 +356,17 @@ def constructor(operations: Callable[..., Operations], parameters: Any) -> Calla
         @functools.wraps(init)
         def wrapper(self: object, *arguments: object, **options: object) -> None:
             try:
+                init(self, *arguments, **options)
+            except TypeError:
+                check(self, arguments, options)
+                raise
+
+        def check(self: object, arguments: tuple[object, ...], options: dict[str, object]) -> None:
+            try:
                 signature.bind(self, *arguments, **options)
             except TypeError as error:
                 hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
                 raise TypeError(f"{type(self).__name__}(): {error}{hint}") from None
-            init(self, *arguments, **options)
 
         wrapper.__signature__ = signature  # type: ignore[attr-defined]  # `inspect` reads it
         return wrapper  # type: ignore[return-value]  # same signature

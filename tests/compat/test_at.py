@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import pytest
@@ -15,6 +11,7 @@ import redis
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterMismatchError, OutcomeUnknownError, compat
 from bloomredis.drivers import others
+from tests.support.counting_calls import counted_calls
 from tests.support.losing import LosingClient
 from tests.support.servers import Server
 from tests.support.systems import InPipeline
@@ -68,27 +65,16 @@ class SilentAsyncio(Silent):
         raise AssertionError(command)
 
 
-@contextmanager
-def counted() -> Iterator[Counter[str]]:
-    """Count the calls of Python functions, which do not depend on the machine's load."""
-    calls: Counter[str] = Counter()
-    sys.setprofile(lambda frame, event, _: calls.update([frame.f_code.co_name] if event == "call" else ()))
-    try:
-        yield calls
-    finally:
-        sys.setprofile(None)
-
-
 @for_each(("kind", "silent"), [(BloomFilter, Silent()), (bloomredis.asyncio.BloomFilter, SilentAsyncio())])
 @for_each("layout", [LAYOUT, compat.redis_template(10_000, 0.001), compat.go_zero(1000)])
 def test_making_one_sends_nothing_and_is_cheap(kind: Any, silent: Any, layout: Any) -> None:
     """Making an object takes some dozens of function calls, whatever the filter's size; repeating it few."""
     f = kind(silent, "seen", layout=layout)
     many = 300
-    with counted() as calls:
+    with counted_calls() as calls:
         made = [f.at(f"key-{i}", ttl=10) for i in range(many)]
     assert calls.total() < 100 * many, calls.most_common(5)
-    with counted() as calls:
+    with counted_calls() as calls:
         assert f.at("key-299", ttl=10) is made[-1]
     assert calls.total() < 20
     assert [each.name for each in made] == [f"key-{i}" for i in range(many)]

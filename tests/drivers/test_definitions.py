@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Required, get_origin, get_type_hints
 
 import pytest
+import redis.asyncio
 
 import bloomredis
 import bloomredis.asyncio
@@ -20,6 +21,7 @@ from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.rotating import RotatingOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
 from bloomredis.operations.kinds.sharded import ShardedOperations
+from tests.support.counting_calls import counted_calls
 from tests.support.values import for_each
 from tools import generate
 
@@ -136,6 +138,19 @@ def test_a_constructor_has_the_defaults_of_the_operations(name: str) -> None:
 
 def signature(function: Any) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(function).parameters)
+
+
+@for_each("half", HALVES)
+@for_each("name", KINDS)
+def test_a_constructor_is_cheap(half: Any, name: str) -> None:
+    """A constructor looks at no signature and no protocol, which took half of its time."""
+    client = getattr(redis, "asyncio" if half is bloomredis.asyncio else "client").Redis()
+    arguments = REQUIRED["ScalingBloomFilter"] | REQUIRED.get(name, {})
+    getattr(half, name)(client, "first", **arguments)
+    with counted_calls() as calls:
+        getattr(half, name)(client, "second", **arguments)
+    assert not calls.keys() & {"signature", "bind", "_get_protocol_attrs"}
+    assert calls.total() < 300, calls.most_common(5)
 
 
 @for_each("half", HALVES)

@@ -111,10 +111,11 @@ def _tell_unknown(package: str) -> None:
     )
 
 
+@cache
 def _may_be_called(method: Callable[..., object]) -> bool:
-    """Return whether a method can be called without arguments."""
+    """Return whether a method of a class can be called without arguments."""
     try:
-        inspect.signature(method).bind()
+        inspect.signature(method).bind(None)
     except TypeError:
         return False
     return True
@@ -134,7 +135,7 @@ class _Direct:
         self._state = vars(client)
         self._private = _PRIVATE[is_asyncio(client)]
         self._is_known = _is_known(self.pool, self._private)
-        wants_command = not _may_be_called(self.pool.get_connection)
+        wants_command = not _may_be_called(type(self.pool).get_connection)
         self._asked = (_SCRIPT,) if wants_command else ()
         self._is_new = self._is_known  # True until `_enter_process` has checked a connection in this process
         if not self._is_known:

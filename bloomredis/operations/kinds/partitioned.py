@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Unpack, runtime_checkable
+from typing import Any, Protocol, Unpack, cast
 
 from bloomredis import arguments
 from bloomredis.operations.codec import Codec
@@ -18,7 +18,6 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.foreign.bitmap import ForeignLayout
 
 
-@runtime_checkable
 class PartitionedLayout(ForeignLayout, Protocol):
     """A layout whose system spreads the items over servers and keys."""
 
@@ -42,8 +41,8 @@ def operations(
 ) -> PlainOperations | PartitionedOperations:
     """Return the operations of a `BloomFilter` with these parameters, in one key or in several."""
     layout = parameters.get("layout")
-    if isinstance(layout, PartitionedLayout) and layout.partitions is not None:
-        return PartitionedOperations(name, layout, parameters)
+    if getattr(layout, "partitions", None) is not None:
+        return PartitionedOperations(name, cast("PartitionedLayout", layout), parameters)
     return PlainOperations(name, **parameters)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, Unpack, cast
+from typing import Any, Final, Unpack, cast
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull
@@ -23,13 +23,12 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
 from bloomredis.stored.foreign.bitmap import (
     ConfiguredBitmap,
-    ConfiguredLayout,
     ForeignLayout,
     StoredBitmap,
     checked_layout,
     several_keys,
 )
-from bloomredis.stored.foreign.chain import ChainLayout, LinkedLayout, StoredChain, StoredLinks
+from bloomredis.stored.foreign.chain import StoredChain, StoredLinks
 from bloomredis.stored.module.filter import StoredModule
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.state.base import Stored
@@ -180,13 +179,15 @@ def _bitmap(
 ) -> StoredBitmap:
     if refresh_ttl and ttl is None:
         raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
-    if isinstance(layout, ConfiguredLayout | LinkedLayout) and ttl is not None:
+    own: Any = layout  # the protocol that it follows is told by a method
+    is_configured, is_linked = hasattr(own, "config_key"), hasattr(own, "links")
+    if (is_configured or is_linked) and ttl is not None:
         raise ValueError(several_keys(layout))
     milliseconds = lifetime(ttl)
-    if isinstance(layout, ConfiguredLayout):
-        return ConfiguredBitmap(name, layout=layout, wait=wait)
-    if isinstance(layout, LinkedLayout):
-        return StoredLinks(name, layout=layout, wait=wait)
-    if isinstance(layout, ChainLayout):
-        return StoredChain(name, layout=layout, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)
+    if is_configured:
+        return ConfiguredBitmap(name, layout=own, wait=wait)
+    if is_linked:
+        return StoredLinks(name, layout=own, wait=wait)
+    if hasattr(own, "cursor_key"):
+        return StoredChain(name, layout=own, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)
     return StoredBitmap(name, layout=layout, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import ClassVar, Final, Protocol, runtime_checkable
+from typing import ClassVar, Final, Protocol
 
 from bloomredis.bits.encoding import Encoder
 from bloomredis.bits.layout import Layout
@@ -41,7 +41,6 @@ class ForeignLayout(Layout, Encoder, Protocol):
         """Return the key under which the system stores a filter of this name."""
 
 
-@runtime_checkable
 class ConfiguredLayout(ForeignLayout, Protocol):
     """A layout whose system stores the parameters in a hash, under another key."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, NoReturn, Protocol, runtime_checkable
+from typing import Final, NoReturn, Protocol
 
 from bloomredis.errors import FilterFullError, FilterMismatchError
 from bloomredis.protocol import forms, replies, scripts
@@ -26,7 +26,6 @@ _DELETE: Final = scripts.load_script("delete", forms.integer)
 _LAYERS: Final = struct.Struct(">6sBBQ")
 
 
-@runtime_checkable
 class ChainLayout(ForeignLayout, Protocol):
     """A layout whose system begins another bitmap of the same size when the newest is half full."""
 
@@ -37,7 +36,6 @@ class ChainLayout(ForeignLayout, Protocol):
         """Return the key of the cursor: the number of the newest bitmap, missing until the second begins."""
 
 
-@runtime_checkable
 class LinkedLayout(ForeignLayout, Protocol):
     """Several layouts of the same items; an item is packed for each layout in turn."""
 
