@@ -23,8 +23,6 @@ NUMBER_BYTES: Final = 4
 ALL_WORDS: Final = (0, 1 << 32)
 """The first block and size of a region in which a block's number equals the digest's first word."""
 _SIZES: Final = (BLOCK_BITS, SMALL_BLOCK_BITS)
-BIT_VALUES: Final = {bits: tuple(1 << (bits - 1 - drawn % bits) for drawn in range(256)) for bits in _SIZES}
-"""For each block size, the mask of the bit that each value of a byte gives, as an int."""
 ENTRIES: Final = {bits: struct.Struct(f"<I{bits // 8}s") for bits in _SIZES}
 """For each block size, the format of a packed block: its number, and the mask of an item's bits."""
 _POSITIONS: Final = {bits: bytes(drawn % bits for drawn in range(256)) for bits in _SIZES}
@@ -38,8 +36,8 @@ _WORDS: Final = struct.Struct("<4I")
 
 @cache
 def mask_rows(block_bits: int) -> NDArray[np.uint64]:
-    """Return `BIT_VALUES` of a size of a block as rows of words."""
-    masks = b"".join(value.to_bytes(block_bits // 8, "big") for value in BIT_VALUES[block_bits])
+    """Return, as a row of words, the mask of the bit that each value of a byte gives (`mask_of`)."""
+    masks = b"".join(mask_of(bytes([drawn]), block_bits).to_bytes(block_bits // 8) for drawn in range(256))
     return np.frombuffer(masks, "<u8").reshape(256, -1)
 
 
@@ -76,21 +74,24 @@ def masks(
     return found
 
 
-def mask_of(drawn: bytes, block_bits: int) -> int:
-    """Return the mask of the distinct bits that bytes give (`moved_mask`)."""
-    values, mask = BIT_VALUES[block_bits], 0
+def mask_of(drawn: Sequence[int], block_bits: int) -> int:
+    """Return the mask of the distinct bits that bytes give, as an int; the first bit is the highest.
+
+    A bit that is already set moves (`moved_mask`).
+    """
+    last, mask = block_bits - 1, 0
     for each in drawn:
-        mask |= values[each]
+        mask |= 1 << (~each & last)
     return mask if mask.bit_count() == len(drawn) else moved_mask(drawn, block_bits)
 
 
-def moved_mask(drawn: bytes, block_bits: int) -> int:
+def moved_mask(drawn: Sequence[int], block_bits: int) -> int:
     """Return the mask of the bits that bytes give; a bit that is already set moves to the next unset bit."""
-    values, mask = BIT_VALUES[block_bits], 0
+    last, mask = block_bits - 1, 0
     for each in drawn:
-        bit = values[each]
+        bit = 1 << (~each & last)
         while mask & bit:
-            bit = bit >> 1 or values[0]
+            bit = bit >> 1 or 1 << last
         mask |= bit
     return mask
 

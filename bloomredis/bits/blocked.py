@@ -18,7 +18,6 @@ from bloomredis.bits import block_hashing, encoding
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import BlockBits
 from bloomredis.bits.block_hashing import (
-    BIT_VALUES,
     BLOCK_NUMBER,
     ENTRIES,
     NUMBER_BYTES,
@@ -117,23 +116,23 @@ class Blocked:
     def pack_one(self, item: bytes) -> bytes:
         """Return one encoded item's blocks: each its number as little-endian u32, then the mask."""
         digest, mask = hash_bytes(item), 0
-        several, values, end, num_blocks, size, pack = self._of_one
+        several, last, end, num_blocks, size, pack = self._of_one
         if several:
             found = masks(digest, self.regions, self.bits_per_block, self.block_bits)
             return b"".join([pack(block, mask.to_bytes(size)) for block, mask in found])
         # The same for one block, the usual case, written out because every add and test runs it.
         for drawn in digest[4:end]:
-            mask |= values[drawn]
+            mask |= 1 << (~drawn & last)
         if mask.bit_count() != end - 4:
             mask = moved_mask(digest[4:end], self.block_bits)
         return pack(BLOCK_NUMBER.unpack_from(digest)[0] * num_blocks >> 32, mask.to_bytes(size))
 
     @derived
-    def _of_one(self) -> tuple[bool, Sequence[int], int, int, int, Callable[[int, bytes], bytes]]:
+    def _of_one(self) -> tuple[bool, int, int, int, int, Callable[[int, bytes], bytes]]:
         """The values that `pack_one` and `masks` need, in one attribute since each lookup takes time."""
-        values, pack = BIT_VALUES[self.block_bits], ENTRIES[self.block_bits].pack
+        last, pack = self.block_bits - 1, ENTRIES[self.block_bits].pack
         several, end = self.blocks_per_item > 1, 4 + self.bits_per_block
-        return several, values, end, self.num_blocks, self.block_bytes, pack
+        return several, last, end, self.num_blocks, self.block_bytes, pack
 
     def numbers_in(self, packed: bytes) -> bytes:
         """Return the numbers of packed blocks, as little-endian u32."""

@@ -12,10 +12,10 @@ from mmh3 import hash_bytes
 from bloomredis.bits.arrays import np
 from bloomredis.bits.block_hashing import (
     ALL_WORDS,
-    BIT_VALUES,
     BLOCK_NUMBER,
     NUMBER_BYTES,
     blocks_of,
+    mask_of,
     mask_rows,
     picks,
     picks_of_batch,
@@ -104,7 +104,7 @@ class BlockedLayers:
                 word, positions = drawn[region]
                 mask = masks.get((region, own))
                 if mask is None:
-                    mask = sum(map(BIT_VALUES[BLOCK_BITS].__getitem__, positions[:own])).to_bytes(32, "big")
+                    mask = mask_of(positions[:own], BLOCK_BITS).to_bytes(32)
                     masks[region, own] = mask
                 pieces += BLOCK_NUMBER.pack(first + (word * size >> 32)), mask
         return b"".join(pieces)
