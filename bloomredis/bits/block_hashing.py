@@ -14,6 +14,7 @@ from typing import Final
 
 from bloomredis.bits import hashing
 from bloomredis.bits.arrays import NDArray, np
+from bloomredis.bits.hashing import Picks
 from bloomredis.bits.limits import BLOCK_BITS, SMALL_BLOCK_BITS
 
 BLOCK_NUMBER: Final = struct.Struct("<I")
@@ -150,10 +151,14 @@ def _bit_counts(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
     return counts
 
 
-def picks_of_batch(
-    items: Sequence[str | bytes], regions: int, bits: int, block_bits: int
-) -> tuple[list[NDArray[np.uint32]], NDArray[np.uint8]]:
-    """Hash a batch; return, for each region, the words that give the blocks, and the positions."""
+def picks_of_batch(items: Sequence[str | bytes], regions: int, bits: int, block_bits: int) -> Picks:
+    """Hash a batch, unless it is `Digests` whose picks are known."""
+    own = items if isinstance(items, hashing.Digests) else None
+    known = own.picks if own else None
+    if known and known.block_bits == block_bits:
+        available, widest = known.positions.shape[:2]
+        if available >= regions and widest >= bits:
+            return known.first(regions, bits)
     words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
     block_words = []
     positions = np.empty((regions, bits, len(words)), dtype=np.uint8)
@@ -163,7 +168,10 @@ def picks_of_batch(
         block_words.append(words[:, 0])
         positions[i] = words.view(np.uint8)[:, 4 : 4 + bits].T & np.uint8(block_bits - 1)
         _move_batch(positions[i], block_bits)
-    return block_words, positions
+    found = Picks(block_words, positions, block_bits)
+    if own is not None:
+        own.picks = found
+    return found
 
 
 def _moved(positions: Sequence[int], block_bits: int) -> list[int]:

@@ -105,7 +105,7 @@ class Blocked:
 
     def hashed(self, items: Sequence[str | bytes]) -> BlockBits:
         """Return the bits of a batch of encoded items."""
-        words, positions = block_hashing.picks_of_batch(
+        words, positions, _ = block_hashing.picks_of_batch(
             items, self.blocks_per_item, self.bits_per_block, self.block_bits
         )
         blocks = np.empty((self.blocks_per_item, len(items)), dtype=np.uint32)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, Self, overload
+from typing import Final, NamedTuple, Self, overload
 
 from mmh3 import hash_bytes
 
@@ -25,13 +25,38 @@ HASHED_AT_ONCE: Final = 8192
 """The number of items to hash together; the temporaries of more items outgrow the processor's cache."""
 
 
+class Picks(NamedTuple):
+    """The positions of a batch of items in blocks, and the words that give the blocks.
+
+    :ivar words: the words, for each region.
+    :ivar positions: the distinct positions, by region, bit and item.
+    """
+
+    words: Sequence[NDArray[np.uint32]]
+    positions: NDArray[np.uint8]
+    block_bits: int
+
+    def first(self, regions: int, bits: int) -> Picks:
+        """Return the picks of a layout with fewer regions or bits: it uses the first ones."""
+        return Picks(self.words[:regions], self.positions[:regions, :bits], self.block_bits)
+
+    def take(self, items: NDArray[np.intp]) -> Picks:
+        """Return the picks of the items at these indexes."""
+        words = [each.take(items) for each in self.words]
+        return Picks(words, self.positions.take(items, axis=2), self.block_bits)
+
+
 class Digests(Sequence[bytes]):
-    """The digests of items; functions that hash items accept them in place of the items."""
+    """The digests of items; functions that hash items accept them in place of the items.
 
-    __slots__ = ("_rows",)
+    :ivar picks: the items' positions in blocks, once a layout has computed them; other layouts use them too.
+    """
 
-    def __init__(self, rows: NDArray[np.uint8]) -> None:
+    __slots__ = ("_rows", "picks")
+
+    def __init__(self, rows: NDArray[np.uint8], picks: Picks | None = None) -> None:
         self._rows = rows  # one row a digest
+        self.picks = picks
 
     @classmethod
     def of(cls, items: Sequence[str | bytes]) -> Self:
@@ -51,7 +76,9 @@ class Digests(Sequence[bytes]):
 
     def take(self, items: NDArray[np.intp]) -> Self:
         """Return the digests at these ascending indexes."""
-        return self if len(items) == len(self) else type(self)(self._rows.take(items, axis=0))
+        if len(items) == len(self):
+            return self
+        return type(self)(self._rows.take(items, axis=0), self.picks and self.picks.take(items))
 
     @property
     def joined(self) -> memoryview:

@@ -114,9 +114,8 @@ class BlockedLayers:
         columns = [0, *accumulate(layout.blocks_per_item for layout in self.layouts)]
         packed = np.empty((len(items), columns[-1], (NUMBER_BYTES + BLOCK_BITS // 8) // 4), dtype="<u4")
         rows = mask_rows(BLOCK_BITS)
-        for region, (words, positions) in enumerate(
-            zip(*picks_of_batch(items, *self._widest, BLOCK_BITS), strict=True)
-        ):
+        found = picks_of_batch(items, *self._widest, BLOCK_BITS)
+        for region, (words, positions) in enumerate(zip(found.words, found.positions, strict=True)):
             masks = np.zeros((len(items), 4), dtype="<u8")
             for count, row in enumerate(positions, 1):
                 masks |= rows.take(row, axis=0)

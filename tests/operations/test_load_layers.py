@@ -24,10 +24,15 @@ from bloomredis import (
     FilterLostError,
     OutcomeUnknownError,
 )
+from bloomredis.bits.bitmap import Bits
+from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.hashing import Digests
 from bloomredis.operations.whole import layer_bits, loading
+from bloomredis.operations.whole.layer_bits import LayerBits
 from bloomredis.protocol import forms, scripts
 from bloomredis.stored import planning
+from bloomredis.stored.state.handle import Layer
+from tests.support.counting_calls import counted_calls
 from tests.support.dying import Died, MortalClient
 from tests.support.losing import losing
 from tests.support.proxy import lost, passed, proxied
@@ -168,6 +173,23 @@ def test_segments_are_sent(any_server: Server, kind: str) -> None:
         done: Any = client.info("commandstats")
     assert done["cmdstat_evalsha"]["calls"] + done["cmdstat_eval"]["calls"] < 600
     assert done["cmdstat_bitcount"]["calls"] > 5
+
+
+@for_each("blocks", [1, 2])
+def test_the_positions_of_a_batch_are_computed_once_for_all_layers(blocks: int) -> None:
+    """Each layer finds the bits that it would compute by itself."""
+    layouts = [Blocked(2560 * size, 2 * hashes * blocks, blocks) for size, hashes in ((9, 5), (6, 4), (3, 3))]
+    layers = [Layer(b"layer", b"identity", layout) for layout in layouts]
+    older = [Bits(layout) for layout in layouts]
+    for bits, items in zip(older[1:], (ITEMS[:20], ITEMS[20:40]), strict=True):
+        bits.layout.hashed(items).addresses().set(bits.array)
+    digests, fresh = Digests.of(ITEMS[:100]), Digests.of(ITEMS[40:100])
+    with counted_calls() as calls:
+        absent = LayerBits(Any, layers, older, room=100).absent(digests)  # type: ignore[arg-type]  # unused
+        found = layouts[0].hashed(digests.take(absent))
+    assert calls["_move_batch"] == blocks
+    assert absent.tolist() == [*range(40, 100)]
+    assert found.packed() == layouts[0].hashed(fresh).packed() == layouts[0].pack(ITEMS[40:100])
 
 
 @for_each("kind", KINDS)

@@ -15,6 +15,7 @@ from typing import Final
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import BitAddresses
 from bloomredis.bits.bitmap import Bits
+from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.hashing import Digests
 from bloomredis.bits.layout import Layout
 from bloomredis.bits.limits import HEADER_BYTES
@@ -56,6 +57,9 @@ class LayerBits:
 
     def absent(self, items: Digests) -> NDArray[np.intp]:
         """Return the ascending indexes of the items that are in no older layer."""
+        newest = self.layer.layout
+        if self.older and isinstance(newest, Blocked):
+            newest.hashed(items)  # for the most bits an item, so that no older layer hashes it again
         left = np.arange(len(items))
         layout: Layout | None = None
         for bits in self.older.values():
