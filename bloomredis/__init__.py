@@ -1,33 +1,44 @@
-"""Atomic Bloom filters on any Redis or Valkey, without a server module."""
+"""Atomic Bloom filters on any Redis or Valkey, without a server module.
 
-from bloomredis.bits.encoding import keyed
-from bloomredis.drivers.claims import Claim
-from bloomredis.drivers.kinds import (
-    BloomFilter,
-    CountingBloomFilter,
-    RotatingBloomFilter,
-    ScalingBloomFilter,
-    ShardedBloomFilter,
-)
-from bloomredis.drivers.observing import instrument
-from bloomredis.drivers.once import Skipped
-from bloomredis.errors import (
-    BatchInterruptedError,
-    BloomError,
-    ClaimLostError,
-    ClaimUncheckedError,
-    ConnectionFailedError,
-    FilterFullError,
-    FilterLostError,
-    FilterMismatchError,
-    FilterNotFoundError,
-    OutcomeUnknownError,
-    ServerRefusedError,
-)
-from bloomredis.operations.events import CallEvent
-from bloomredis.operations.whole.info import FilterInfo
-from bloomredis.operations.whole.plans import FilterPlan, plan
-from bloomredis.operations.whole.snapshot import LocalFilter
+The names are imported when they are first used, so that `bloomredis --version` needs none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bloomredis.bits.encoding import keyed
+    from bloomredis.drivers.claims import Claim
+    from bloomredis.drivers.kinds import (
+        BloomFilter,
+        CountingBloomFilter,
+        RotatingBloomFilter,
+        ScalingBloomFilter,
+        ShardedBloomFilter,
+    )
+    from bloomredis.drivers.observing import instrument
+    from bloomredis.drivers.once import Skipped
+    from bloomredis.errors import (
+        BatchInterruptedError,
+        BloomError,
+        ClaimLostError,
+        ClaimUncheckedError,
+        ConnectionFailedError,
+        FilterFullError,
+        FilterLostError,
+        FilterMismatchError,
+        FilterNotFoundError,
+        OutcomeUnknownError,
+        ServerRefusedError,
+    )
+    from bloomredis.operations.events import CallEvent
+    from bloomredis.operations.whole.info import FilterInfo
+    from bloomredis.operations.whole.plans import FilterPlan, plan
+    from bloomredis.operations.whole.snapshot import LocalFilter
+
+__version__ = "0.1.0"
 
 __all__ = [
     "BatchInterruptedError",
@@ -57,16 +68,30 @@ __all__ = [
     "plan",
 ]
 
+_HOMES = {
+    "CallEvent": "operations.events",
+    "Claim": "drivers.claims",
+    "FilterInfo": "operations.whole.info",
+    "FilterPlan": "operations.whole.plans",
+    "LocalFilter": "operations.whole.snapshot",
+    "Skipped": "drivers.once",
+    "instrument": "drivers.observing",
+    "keyed": "bits.encoding",
+    "plan": "operations.whole.plans",
+}
+"""The modules of the names; all others are errors or kinds of filters."""
 
-def __getattr__(name: str) -> str:
-    """Return `__version__`: looked up on access, not on import, since the lookup reads files."""
-    if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - imported on access, too
+if not TYPE_CHECKING:  # type checkers would accept any name
 
-        return version("bloomredis")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import the module of a public name, and return what has the name."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = _HOMES.get(name, "errors" if name.endswith("Error") else "drivers.kinds")
+        found = globals()[name] = getattr(import_module(f"bloomredis.{home}"), name)
+        return found
 
 
 def __dir__() -> list[str]:
     """Return the public names and the dunders, without the submodules."""
-    return [*__all__, "__version__", *(name for name in globals() if name.startswith("__"))]
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Final
 
+import pytest
+
+import bloomredis
 from bloomredis.bits.arrays import np
 from tests.support.servers import Server
 
@@ -153,11 +158,42 @@ def test_the_package_imports_little() -> None:
     program = """
 block("importlib.metadata")
 before = set(sys.modules)
-import bloomredis
+from bloomredis import BloomFilter
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(*sorted(new - sys.stdlib_module_names))
 """
     assert lines(program) == ["bloomredis mmh3"]
+
+
+def test_the_modules_of_a_verb_come_with_it() -> None:
+    """A program that adds and claims loads nothing that saves, loads, merges or plans."""
+    program = """
+import bloomredis
+client = redis.Redis()
+from bloomredis import BatchInterruptedError, BloomFilter, Claim, ClaimLostError, Skipped
+BloomFilter(client, "seen", capacity=1000, error_rate=0.01)
+print(*(name for name in sys.modules if name.startswith("bloomredis.")))
+"""
+    loaded = set(lines(program)[0].split())
+    of_verbs = {"files", "layer_bits", "loading", "module_loading", "plans", "transfer", "union"}
+    assert not loaded & {f"bloomredis.operations.whole.{name}" for name in of_verbs}
+    assert not [name for name in loaded if name.startswith("bloomredis.stored.saved.")]
+    assert len(loaded) < 130
+
+
+def test_every_public_name_is_found_where_it_is() -> None:
+    """Names come at their first use; a name that does not exist is an error."""
+    for name in bloomredis.__all__:
+        assert getattr(bloomredis, name).__name__ == name
+    assert bloomredis.__getattr__("plan") is bloomredis.plan
+    with pytest.raises(AttributeError, match="no attribute 'Bloom'"):
+        bloomredis.Bloom  # type: ignore[attr-defined]  # noqa: B018 - there is none
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    """The constant needs no look at the installed files."""
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    assert project["version"] == bloomredis.__version__
 
 
 def test_one_item_needs_no_numpy(any_server: Server) -> None:
@@ -201,8 +237,9 @@ print("numpy.integer" in str(get_type_hints(bloomredis.keyed)["return"]))
 
 
 def test_the_version_needs_no_command() -> None:
-    """Nor what draws tables."""
-    assert lines(COMMAND, f"rich {OTHERS} bloomredis.cli.plan", "--version")[0].startswith("bloomredis ")
+    """It loads no filter, nor what parses arguments, draws tables or finds versions."""
+    others = f"typer rich importlib.metadata bloomredis.drivers.kinds {OTHERS}"
+    assert lines(COMMAND, others, "--version") == [f"bloomredis {bloomredis.__version__}"]
 
 
 def test_a_command_imports_its_own_modules() -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
+from bloomredis import __version__
 from bloomredis.cli.streams import open_closed
 
 
@@ -13,6 +14,9 @@ def main() -> None:
     """Run the command and exit; exit with status 2 if stdout is closed or the extra is not installed."""
     if "stdout" in open_closed():  # before the imports below, and before items are added whose output is lost
         _refuse(f"standard output is closed; to discard the output, redirect it to {os.devnull}")
+    if sys.argv[1:] == ["--version"]:  # without typer, which takes longer to import than Python to start
+        sys.stdout.write(f"bloomredis {__version__}\n")
+        return
     try:
         from bloomredis.cli.app import run  # noqa: PLC0415 - typer may be missing
     except ModuleNotFoundError as error:

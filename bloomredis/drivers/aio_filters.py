@@ -21,11 +21,16 @@ from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.errors import BatchInterruptedError, FilterNotFoundError
+from bloomredis.later import later
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
-from bloomredis.operations.whole.loading import LOAD_ITEMS
 from bloomredis.protocol.steps import Op
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import loading
+else:
+    loading = later("bloomredis.operations.whole", "loading")
 
 UPDATE_ITEMS: Final = 16_384
 """Items that `update` reads ahead and sends together."""
@@ -210,7 +215,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         """
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
-        return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
+        return await self._run(self._operations.load(async_batches(items, loading.LOAD_ITEMS), progress))
 
     @observed
     async def reserve(self) -> None:

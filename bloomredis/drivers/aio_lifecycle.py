@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from bloomredis import arguments
 from bloomredis.bits.encoding import number_of
@@ -14,14 +14,18 @@ from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.merging import check_same_class, share_node
 from bloomredis.drivers.observing import observed
+from bloomredis.later import later
 from bloomredis.operations.kinds.scaling import adoption
-from bloomredis.operations.options import I
-from bloomredis.operations.whole import files, transfer, union
-from bloomredis.operations.whole.files import File
+from bloomredis.operations.options import File, I, Progress
 from bloomredis.operations.whole.snapshot import LocalFilter
-from bloomredis.operations.whole.transfer import Progress
-from bloomredis.stored.saved import reading
-from bloomredis.stored.saved.format import Part
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import files, transfer, union
+    from bloomredis.stored.saved import reading
+    from bloomredis.stored.saved.format import Part
+else:
+    files, transfer, union = later("bloomredis.operations.whole", "files", "transfer", "union")
+    reading = later("bloomredis.stored.saved", "reading")
 
 # asyncio:
 T = TypeVar("T")

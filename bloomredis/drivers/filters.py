@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
@@ -21,11 +21,16 @@ from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.threads import Threads
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BatchInterruptedError, FilterNotFoundError
+from bloomredis.later import later
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
-from bloomredis.operations.whole.loading import LOAD_ITEMS
 from bloomredis.protocol.steps import Op
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import loading
+else:
+    loading = later("bloomredis.operations.whole", "loading")
 
 UPDATE_ITEMS: Final = 16_384
 """Items that `update` reads ahead and sends together."""
@@ -185,7 +190,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         """
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
-        return self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
+        return self._run(self._operations.load(batches(items, loading.LOAD_ITEMS), progress))
 
     @observed
     def reserve(self) -> None:

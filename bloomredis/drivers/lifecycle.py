@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from bloomredis import arguments
 from bloomredis.bits.encoding import number_of
@@ -15,14 +15,18 @@ from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.merging import check_same_class, share_node
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sync import drive
+from bloomredis.later import later
 from bloomredis.operations.kinds.scaling import adoption
-from bloomredis.operations.options import I
-from bloomredis.operations.whole import files, transfer, union
-from bloomredis.operations.whole.files import File
+from bloomredis.operations.options import File, I, Progress
 from bloomredis.operations.whole.snapshot import LocalFilter
-from bloomredis.operations.whole.transfer import Progress
-from bloomredis.stored.saved import reading
-from bloomredis.stored.saved.format import Part
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import files, transfer, union
+    from bloomredis.stored.saved import reading
+    from bloomredis.stored.saved.format import Part
+else:
+    files, transfer, union = later("bloomredis.operations.whole", "files", "transfer", "union")
+    reading = later("bloomredis.stored.saved", "reading")
 
 
 class Portable(Driven, Generic[I]):

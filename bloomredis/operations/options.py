@@ -7,10 +7,11 @@ operations have the defaults.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Literal, TypedDict
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull, OnLost
@@ -31,6 +32,10 @@ else:
     I = TypeVar("I", contravariant=True)  # noqa: E741, PLC0105
 
 Seconds = float | timedelta
+File = str | os.PathLike[str] | BinaryIO
+"""A path, or an open binary file."""
+Progress = Callable[[int, int], object]
+"""A function that is called with the number of bytes done so far, and the total."""
 OwnLayout = Literal["classic", "blocked"]
 AnyLayout = Literal["classic", "blocked", "module"] | ForeignLayout
 _MOST_REPLICAS: Final = 1000

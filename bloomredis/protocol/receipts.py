@@ -47,7 +47,7 @@ _CALL: Final = r"\d{1,15}\.[0-9a-f]{8}"
 SESSION_AND_CALL: Final = rf"([0-9a-f]{{16}}-[0-9a-f]+)/({_CALL})"
 """A regular expression for the names of a session and its call; sessions of removals do not match."""
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = (
     rf"([0-9a-f]{{16}}-({REMOVAL}?)[0-9a-f]+)/({_CALL})/"
     r"(\d{1,9})/([0-9a-f]{8})/((?:[0-9a-f]{8})?)/([0-9a-f]{1,12})"
 )
@@ -112,7 +112,7 @@ def parse_token(token: str, item: bytes, mark: str = "") -> Pending:
     """
     if not isinstance(token, str):
         raise TypeError(f"token must be a str, not {type(token).__name__} {shown(token)}")
-    match = _TOKEN.fullmatch(token)
+    match = re.fullmatch(_TOKEN, token)
     if match is None or match[2] != mark:
         raise ValueError(f"token must be from an OutcomeUnknownError of this call, not {shown(token)}")
     if int(match[5], 16) != crc32(item):

@@ -36,7 +36,7 @@ _STATUSES: Final[dict[str, ClaimStatus]] = {
 _LETTERS: Final = {status: letter for letter, status in _STATUSES.items()}
 _OWN: Final = "o"
 """The letter of a busy item that is held under the name of this claim's holder."""
-_TOKEN: Final = re.compile(
+_TOKEN: Final = (
     r"claim/([0-9a-f]{8})/([cdborl])/([tibe])/((?:[0-9a-f]{2})*)/((?:[0-9a-f]{2}){16,24})/([0-9a-f]{1,14})"
     rf"(?:/{SESSION_AND_CALL})?"
 )
@@ -191,7 +191,7 @@ def parse_token(token: str, name: str) -> ClaimState:
     """
     if not isinstance(token, str):
         raise TypeError(f"token must be a str, not {type(token).__name__} {shown(token)}")
-    match = _TOKEN.fullmatch(token)
+    match = re.fullmatch(_TOKEN, token)
     if match is None:
         raise ValueError(f"token must be that of a claim (claim.token), not {shown(token)}")
     check, letter, kind, encoded, value, until, session, call = match.groups()

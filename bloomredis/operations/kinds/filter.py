@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
 
 from bloomredis.bits.batch import Encoded
+from bloomredis.later import later
 from bloomredis.operations.claims.calls import Claims
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.codec import Codec
@@ -17,8 +18,6 @@ from bloomredis.operations.kinds.verbs import StoreAnswers, StoredOperations
 from bloomredis.operations.options import Options
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
-from bloomredis.operations.whole.loading import load
-from bloomredis.operations.whole.module_loading import load_items
 from bloomredis.protocol import forms
 from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.pending import PendingCalls
@@ -30,6 +29,11 @@ from bloomredis.stored.module.filter import StoredModule
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Description
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import loading, module_loading
+else:
+    loading, module_loading = later("bloomredis.operations.whole", "loading", "module_loading")
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -134,8 +138,8 @@ class FilterOperations(StoredOperations):
         """
         stored = self.stored
         if isinstance(stored, StoredModule) and not stored.refuses:
-            return (yield from load_items(stored, self.codec, source, progress))
-        return (yield from load(stored, self.membership, self.codec, source, progress))
+            return (yield from module_loading.load_items(stored, self.codec, source, progress))
+        return (yield from loading.load(stored, self.membership, self.codec, source, progress))
 
     # -- claims
 

@@ -10,13 +10,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, Prepared
 from bloomredis.bits.encoding import rows_from
 from bloomredis.bits.hashing import Digests
 from bloomredis.errors import BatchInterruptedError
+from bloomredis.later import later
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.outcomes import TRANSIENT, Answers, raise_batch_of_stream
@@ -37,13 +38,18 @@ from bloomredis.operations.kinds.runs import (
 )
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Options, Seconds
-from bloomredis.operations.whole.loading import Load, WaitingItems, counted, send_full
 from bloomredis.protocol.gather import gather, on_server, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import parse_token
 from bloomredis.protocol.replies import is_answer
 from bloomredis.protocol.steps import Batches, Call, Compute, Many, Next, Op, Outcome
 from bloomredis.stored.state.handle import Handle
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import loading
+    from bloomredis.operations.whole.loading import Load, WaitingItems
+else:
+    loading = later("bloomredis.operations.whole", "loading")
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -347,7 +353,7 @@ class RoutedOperations(ItemOperations):
         cut = {}
         for part_id, own in self._cut(encoded).items():
             mine = Picked(encoded, own)
-            cut[part_id] = WaitingItems(
+            cut[part_id] = loading.WaitingItems(
                 Picked(batch, own), mine, mine if digests is None else digests.take(own)
             )
         return cut
@@ -362,7 +368,7 @@ class RoutedOperations(ItemOperations):
 
     def _new_load(self, part: Queueing) -> Op[PartLoad]:
         handle = yield from part.stored.acquire()
-        load = Load(part.stored.segmented(handle), part.codec, parts=self._num_parts())
+        load = loading.Load(part.stored.segmented(handle), part.codec, parts=self._num_parts())
         return PartLoad(load)
 
 
@@ -384,7 +390,7 @@ class PartLoad:
 
     def send(self, part: FilterOperations) -> Op[None]:
         """Add the items of the batch to the part."""
-        return send_full(part.stored, part.membership, self.load, ends=True)
+        return loading.send_full(part.stored, part.membership, self.load, ends=True)
 
 
 def _add_to_parts(parts: Mapping[PartId, PartLoad], cut: Mapping[PartId, WaitingItems], read: int) -> None:
@@ -400,7 +406,7 @@ def _raise_unread(error: Exception, loads: Iterable[Load], read: int, done: int)
     """
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else error
     unsent = [each for each in loads if each.items]
-    with counted(lambda: done):
+    with loading.counted(lambda: done):
         if isinstance(reason, TRANSIENT) and all(each.waiting for each in unsent):
             rest = [item for each in unsent for run in each.waiting for item in run.items]
             raise_batch_of_stream(reason, "load", rest, can_repeat_all=len(rest) == read)

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, NoReturn, cast
 
 from bloomredis.arguments import shown
+from bloomredis.operations.options import File
 from bloomredis.stored.saved import format as saved
-
-File = str | os.PathLike[str] | BinaryIO
-"""A path, or an open binary file."""
 
 _CHUNK_BYTES: Final = 1 << 20
 

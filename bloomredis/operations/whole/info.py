@@ -6,16 +6,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from bloomredis.bits import sizing
 from bloomredis.bits.bitmap import Bits
+from bloomredis.later import later
 from bloomredis.stored import planning
 from bloomredis.stored.foreign.bitmap import ForeignLayout
 from bloomredis.stored.header import COUNTING, Header
 from bloomredis.stored.layers.record import LayerRecord
-from bloomredis.stored.saved.format import Part, Record, Saved
 from bloomredis.stored.shards.record import RECORD_BYTES
 from bloomredis.stored.state.handle import Description
+
+if TYPE_CHECKING:
+    from bloomredis.stored.saved import format as saved
+    from bloomredis.stored.saved.format import Record, Saved
+else:
+    saved = later("bloomredis.stored.saved", "format")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,11 +247,12 @@ class Parts:
         """The filter without its bits, in the form in which it is saved."""
         heads = [found.header for found, _ in self.parts]
         if self.record is None:
-            return Saved(b"", tuple(map(Part, (0,), heads)), self.ttl)
+            return saved.Saved(b"", tuple(map(saved.Part, (0,), heads)), self.ttl)
         if isinstance(self.record, LayerRecord):
-            return Saved(self.record.pack(), tuple(map(Part, self.record.numbers, heads)), self.ttl)
+            parts = tuple(map(saved.Part, self.record.numbers, heads))
+            return saved.Saved(self.record.pack(), parts, self.ttl)
         written = [number for number, made in enumerate(self.record.made) if made]
-        return Saved(self.record.pack(), tuple(map(Part, written, heads)), self.ttl)
+        return saved.Saved(self.record.pack(), tuple(map(saved.Part, written, heads)), self.ttl)
 
     @property
     def is_counting(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, cast
 
 from bloomredis.arguments import listed, shown
 from bloomredis.bits.arrays import NDArray, np
@@ -21,10 +21,10 @@ from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.classic import Classic
 from bloomredis.bits.encoding import Encoder, number_of
 from bloomredis.errors import FilterMismatchError
+from bloomredis.later import later
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.options import I
 from bloomredis.operations.whole import info
-from bloomredis.operations.whole.files import Reader
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.keys import as_bytes
@@ -33,11 +33,17 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, planning
 from bloomredis.stored.header import COUNTING, Header
 from bloomredis.stored.layers.record import LayerRecord
-from bloomredis.stored.saved import mergeable
-from bloomredis.stored.saved.format import Saved
 from bloomredis.stored.shards.record import ShardRecord
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Description, LayoutChanged
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import files
+    from bloomredis.stored.saved import mergeable
+    from bloomredis.stored.saved.format import Saved
+else:
+    files = later("bloomredis.operations.whole", "files")
+    mergeable = later("bloomredis.stored.saved", "mergeable")
 
 
 class HasItems(Protocol):
@@ -219,7 +225,7 @@ class Opened:
 def _opened(path: str | os.PathLike[str], encoded: int | None, *, verify: bool) -> Opened:
     """Map a file of a filter with that encoding into memory; raise `ValueError` if it is no saved filter."""
     with Path(path).open("rb") as file:
-        saved = Reader(file, verify=verify).saved
+        saved = files.Reader(file, verify=verify).saved
         size = os.fstat(file.fileno()).st_size
         if size != saved.num_bytes:
             raise ValueError(f"{os.fspath(path)!r} has {size} bytes and should have {saved.num_bytes}")

@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from bloomredis.errors import BloomError
 from bloomredis.operations.items.outcomes import TRANSIENT
+from bloomredis.operations.options import Progress
 from bloomredis.operations.whole.files import Reader, Writer
 from bloomredis.protocol.gather import through
 from bloomredis.protocol.pieces import PIECE_BYTES
@@ -24,8 +25,6 @@ from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.versioned import Versioned
 
 T = TypeVar("T")
-Progress = Callable[[int, int], object]
-"""A function that is called with the number of bytes done so far, and the total."""
 
 
 class TransferSource(Protocol):

@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol, TypeVar
 from bloomredis.bits import sizing
 from bloomredis.errors import FilterLostError
 from bloomredis.operations.items.membership import Membership
+from bloomredis.operations.options import Progress
 from bloomredis.operations.whole.snapshot import LocalFilter
-from bloomredis.operations.whole.transfer import Progress
 from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.pieces import PIECE_BYTES
