@@ -101,12 +101,6 @@ class PendingCalls:
                 return pending
         return None
 
-    def unanswered(self, items: Sequence[str | bytes]) -> list[int]:
-        """Return the indexes of items with a pending call; none if every call counts."""
-        if not self.items or self.every_call_counts:
-            return []
-        return [i for i, item in enumerate(items) if as_bytes(item) in self.items]
-
     def clear(self, present: Callable[[], bytes | None]) -> None:
         """Discard pending items after the filter was cleared or deleted, except those of this generation.
 

@@ -206,13 +206,18 @@ class Membership:
         batch: Encoded | Prepared,
         source: Sequence[object],
         made: tuple[Add, Outcome] | None = None,
+        *,
+        unasked: bool = False,
     ) -> Op[Answers]:
         """Add items, in one or more scripts; return for each whether it was new.
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
         :param made: a call that was made for all items, and its outcome.
+        :param unasked: nobody gets the answers, so pending calls about these items stay pending, for retries
+            by their callers.  If every call counts, a load that is repeated needs its own answers.
         """
         items, prepared = items_and_prepared(batch)
+        unasked = unasked and not self._pending.every_call_counts
         generations: list[tuple[int, bytes]] = []  # index of the first answer of each generation
 
         def store(i: int, answer: bool) -> None:  # noqa: FBT001 - an index and its answer
@@ -233,7 +238,7 @@ class Membership:
                         packed = pack(handle, items, prepared)
                         answers += flags_of((yield from self._add(handle, items, packed)))
                     else:
-                        yield from self._add_rest(handle, items, answers, prepared)
+                        yield from self._add_rest(handle, items, answers, prepared, unasked=unasked)
                 except LayoutChanged:
                     progress = len(handle.extra) + len(answers)
                     rounds = yield from next_round(rounds, self._stored.name, progress)
@@ -244,21 +249,14 @@ class Membership:
             raise
         return answers
 
-    def add_unasked(self, items: Encoded, source: Sequence[object]) -> Op[None]:
-        """Add items for a load, whose caller gets no answers.
-
-        Pending calls about items are made again, and stay pending for the retries of their callers.
-        """
-        if unanswered := self._pending.unanswered(items):
-            left = {*range(len(items))}
-            for at in unanswered:
-                if (yield from self.resolve_pending(as_bytes(items[at]), keep=True)):
-                    left.remove(at)
-            items, source = ([each[at] for at in sorted(left)] for each in (items, source))
-        yield from self.add(items, source)
-
     def _add_rest(
-        self, handle: Handle, items: Encoded, answers: list[bool], prepared: Prepared | None
+        self,
+        handle: Handle,
+        items: Encoded,
+        answers: list[bool],
+        prepared: Prepared | None,
+        *,
+        unasked: bool,
     ) -> Op[None]:
         """Add the next items that have no answer yet: as many as are packed together."""
         first = len(answers)
@@ -266,6 +264,9 @@ class Membership:
         for start, stop, pending in self._pending.split_runs(
             items, first, last, handle.items, handle.generation
         ):
+            if pending and unasked and (yield from self.resolve_pending(as_bytes(items[start]), keep=True)):
+                answers.append(False)
+                continue
             if pending:
                 answers += flags_of(
                     (yield from self._add_pending(handle, pack_range(start, stop), items[start], None))

@@ -382,7 +382,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
     """Send a batch to a filter in one bitmap, or probe by probe, and count the new items."""
     for at, each in enumerate(load.waiting):
         try:
-            yield from membership.add_unasked(each.encoded, each.items)
+            yield from membership.add(each.encoded, each.items, unasked=True)
         except (BatchInterruptedError, *TRANSIENT) as error:
             if load.has_only_digests:  # only digests of the items are left, not the items for `rest`
                 raise (error.__cause__ or error) from None

@@ -115,6 +115,38 @@ def test_a_load_takes_no_answer_from_a_token(
         assert f.info().count == 3
 
 
+class Meanwhile(LosingClient):
+    """A client that makes another call before the next command."""
+
+    call: Callable[[], object] | None = None
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        call, self.call = self.call, None
+        if call is not None:
+            call()
+        return super().execute_command(*command, **options)
+
+
+@for_each("made", [BloomFilter, ScalingBloomFilter])
+def test_a_load_takes_no_answer_that_is_lost_meanwhile(any_server: Server, made: Callable[..., Any]) -> None:
+    """While the load makes one pending call again, another call of the object loses its reply."""
+    with any_server.client() as client:
+        losing: Any = Meanwhile(client)
+        f = made(losing, "seen", **SIZE)
+        f.add("warm")
+
+        def lose(item: str) -> None:
+            losing.lose = ["lost"]
+            with pytest.raises(OutcomeUnknownError):
+                f.add(item)
+
+        lose("a")
+        losing.call = lambda: lose("b")
+        assert f.load(["a", "b"]) == 2
+        assert losing.call is None
+        assert [f.add("a"), f.add("b"), f.add("a"), f.add("b")] == [True, True, False, False]
+
+
 def test_claims_that_are_interrupted(any_server: Server) -> None:
     """A retry on the same object holds the claims; they are not lost until their leases run out."""
     with any_server.client() as client:
