@@ -1,13 +1,26 @@
-"""The public errors, classed by who has to act."""
+"""The public errors, classed by who has to act; each has its parts as attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+_TRANSIENT: Final = (
+    *("OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY"),
+    *("CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK"),
+)
+"""Refusals that may end by themselves, so that a later retry can succeed."""
 
 
 class BloomError(Exception):
     """The base class of all errors of bloomredis.
+
+    The text of an error is its `problem`, then its `advice`.
+
+    :ivar problem: what was found, and what was wanted instead.
+    :ivar advice: the way out in a program.
+    :ivar command: the way out for a user of the command `bloomredis`.
+    :ivar passes: True if the reason may end by itself, so that the same call may succeed later.
 
     While a server is away, every call raises one of these:
 
@@ -16,6 +29,19 @@ class BloomError(Exception):
     * `BatchInterruptedError`: a batch was interrupted; `rest` has the items without an answer.
     * `ServerRefusedError`: the server replied that it cannot execute the call.
     """
+
+    passes: bool = False
+
+    def __init__(self, problem: str = "", *, advice: str = "", command: str | None = None) -> None:
+        super().__init__()
+        self.advice = advice
+        self.command = advice if command is None else command
+        self.restate(problem)
+
+    def restate(self, problem: str) -> None:
+        """Replace the problem, and compose the text again."""
+        self.problem = problem
+        self.args = (f"{problem}; {self.advice}" if self.advice else problem,)
 
 
 class FilterNotFoundError(BloomError):
@@ -55,7 +81,21 @@ class ConnectionFailedError(BloomError):
     the server cannot have executed the call.
     """
 
+    passes = True
     sent = True
+
+    def __init__(
+        self,
+        problem: str = "",
+        *,
+        reason: str | None = None,
+        advice: str = "",
+        command: str | None = None,
+        passes: bool = True,
+    ) -> None:
+        super().__init__(problem, advice=advice, command=command)
+        self.reason = problem if reason is None else reason  # without the name of the filter
+        self.passes = passes
 
 
 class ServerRefusedError(BloomError):
@@ -64,12 +104,16 @@ class ServerRefusedError(BloomError):
     `word` is the first word of the server's error, such as ``OOM`` or ``READONLY``.
     """
 
-    def __init__(self, message: str, word: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self, problem: str = "", word: str = "", *, advice: str = "", command: str | None = None
+    ) -> None:
+        super().__init__(problem, advice=advice, command=command)
         self.word = word
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.word)
+    @property
+    def passes(self) -> bool:  # type: ignore[override]  # of each error, not of the class
+        """True for a refusal that may end by itself, such as a server that loads its data."""
+        return self.word in _TRANSIENT
 
 
 class OutcomeUnknownError(BloomError):
@@ -88,23 +132,33 @@ class OutcomeUnknownError(BloomError):
     final: bool = False
     tokens: Sequence[str | None] = ()  # one for each item of the call
 
-    def __init__(self, message: str, token: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, problem: str = "", token: str | None = None, *, advice: str = "", command: str | None = None
+    ) -> None:
+        super().__init__(problem, advice=advice, command=command)
         self.token = token
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.token), {"final": self.final}
+    @property
+    def passes(self) -> bool:  # type: ignore[override]  # of each error, not of the class
+        """True unless the error is `final`."""
+        return not self.final
 
 
 class RefusedOutcomeUnknownError(ServerRefusedError, OutcomeUnknownError):
     """The server refused the last attempt of a call, but may have executed an earlier attempt."""
 
-    def __init__(self, message: str, word: str = "", token: str | None = None) -> None:
-        ServerRefusedError.__init__(self, message, word)
+    def __init__(
+        self,
+        problem: str = "",
+        word: str = "",
+        token: str | None = None,
+        *,
+        advice: str = "",
+        command: str | None = None,
+    ) -> None:
+        BloomError.__init__(self, problem, advice=advice, command=command)
+        self.word = word
         self.token = token
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.word, self.token)
 
 
 class BatchInterruptedError(BloomError):
@@ -126,16 +180,23 @@ class BatchInterruptedError(BloomError):
     final: bool = False
 
     def __init__(
-        self, message: str, results: list[Any], rest: Sequence[Any], tokens: Sequence[str | None] = ()
+        self,
+        problem: str = "",
+        results: list[Any] | None = None,
+        rest: Sequence[Any] = (),
+        tokens: Sequence[str | None] = (),
+        *,
+        advice: str = "",
+        command: str | None = None,
     ) -> None:
-        super().__init__(message)
-        self.results = results
+        super().__init__(problem, advice=advice, command=command)
+        self.results = [] if results is None else results
         self.rest = rest
         self.tokens = tokens  # of the items in `rest` that were sent, in order
         self.answers: Any = None  # `Answers`, for an operation of which this batch is a part
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.results, self.rest, self.tokens), {"final": self.final}
+        return type(self), self.args, vars(self) | {"answers": None}  # those can store their items only here
 
 
 class ClaimUncheckedError(BloomError):

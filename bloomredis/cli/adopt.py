@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from bloomredis import ScalingBloomFilter
 from bloomredis.bits.encoding import Unknown
-from bloomredis.cli import filters, messages
+from bloomredis.cli import filters, stderr
 from bloomredis.cli.info import whole
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.options import Expansion, Name, option, share
@@ -44,10 +44,10 @@ def adopt(
     kind, layout = filters.kind_of(found), found.info().layout
     if kind is not Kind.FIXED or layout not in planning.NAMES:
         raise FilterMismatchError(
-            f"{name!r} has --kind {kind} and --layout {layout}; adopt takes a filter of --kind fixed with "
-            f"--layout {_OWN}"
+            f"{name!r} has --kind {kind} and --layout {layout}",
+            command=f"adopt takes a filter of --kind fixed with --layout {_OWN}",
         )
-    messages.warn(
+    stderr.warn(
         f"claims that are held on {name!r} end; programs that use it as a BloomFilter get FilterLostError or "
         "FilterMismatchError until they use ScalingBloomFilter"
     )

@@ -16,9 +16,9 @@ from typing import Annotated
 import typer
 
 import bloomredis
-from bloomredis.cli import messages
+from bloomredis.cli import stderr
 from bloomredis.cli.commands import MARKUP, Group
-from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies
 
 USAGE = 2
@@ -51,7 +51,7 @@ def options(
 
 def run() -> None:
     """Run the command in sys.argv and exit; print an expected error as one line on stderr."""
-    messages.print_warnings()
+    stderr.print_warnings()
     try:
         app()
     except Exception as raised:
@@ -59,14 +59,16 @@ def run() -> None:
         status = exit_status(error)
         if status is None:
             raise
-        messages.note(messages.in_options(error))
+        stderr.note(stderr.described(error))
         sys.exit(status)
 
 
 def _explained(error: Exception) -> Exception:
-    """Return the library's error for a refusal that the client raised itself, such as a missing password."""
+    """Return the library's error for one that the client raised itself, such as a missing password."""
+    if isinstance(error, OSError):  # of a file or a stream; clients have their own
+        return error
     meaning = replies.explained(error)
-    return meaning if isinstance(meaning, ServerRefusedError) else error
+    return error if isinstance(meaning, replies.Refusal) else meaning
 
 
 def exit_status(error: Exception) -> int | None:

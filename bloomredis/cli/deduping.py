@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-from bloomredis import BatchInterruptedError, BloomError, OutcomeUnknownError
-from bloomredis.cli import messages
+from bloomredis import BatchInterruptedError, OutcomeUnknownError
+from bloomredis.cli import stderr
 from bloomredis.cli.crowding import Crowding
 from bloomredis.cli.filters import kind_of
 from bloomredis.cli.kinds import Kind
@@ -53,7 +53,7 @@ class Deduping:
         if not self._columns.are_whole:
             self.totals["missing"] = self._columns.missed
         if warning := self._columns.end(self.totals["read"]):
-            messages.warn(warning)
+            stderr.warn(warning)
 
     def _pieces(self, keys: Sequence[Key], lines: Sequence[bytes]) -> Iterator[Piece]:
         """Yield the pieces of a batch, each small enough to be marked at once."""
@@ -101,7 +101,7 @@ class Deduping:
             cause = error.__cause__ or error
             if self._shared and isinstance(cause, OutcomeUnknownError):
                 lost = f"up to {len(error.tokens):,} lines may be marked as seen and were not printed"
-                return error.results, BloomError(f"{cause}; {lost}")
+                cause.restate(f"{cause.problem}; {lost}")
             return error.results, cause
 
     def _not_taken(self, keys: Sequence[Key]) -> None:
@@ -114,7 +114,7 @@ class Deduping:
                 self._seen.remove(key)
             return
         lines = "1 line is" if len(marked) == 1 else f"{len(marked):,} lines are"
-        messages.warn(
+        stderr.warn(
             f"the reader did not take all output: {lines} marked as seen in {self._seen.name!r} and will "
             "not be printed again"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import bloomredis
-from bloomredis import FilterInfo, FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis import FilterInfo, FilterLostError, FilterMismatchError
 from bloomredis.bits.encoding import Unknown
 from bloomredis.cli import layouts
 from bloomredis.cli.kinds import CLASSES, Kind
@@ -21,6 +21,7 @@ _ONLY_OF: Final = {
     "expansion": Kind.SCALING,
 }
 """Options that only one kind has; without --kind, the option selects the kind."""
+_LEAVE_OUT: Final = "leave the option out to take what is stored, or use another name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +104,9 @@ def opened(client: Any, name: str, layout: str | None = None) -> Any:
     for kind in KINDS:
         try:
             return _open(client, name, kind)
-        except FilterNotFoundError:
-            raise FilterNotFoundError(
-                f"there is no filter {name!r} on this server; bloomredis create makes one"
-            ) from None
         except FilterMismatchError as error:
             refused.append(error)
-    raise FilterMismatchError(
-        f"{refused[0]}; if it is a bitmap of another system, only commands with --layout can use it"
-    )
+    raise refused[0]
 
 
 def _open(client: Any, name: str, kind: str) -> Any:
@@ -149,7 +144,7 @@ def _with_layout(client: Any, name: str, layout: str) -> Any:
     found = opened(client, name)
     stored = found.info().layout
     if stored != made:
-        raise FilterMismatchError(f"{name!r} has --layout {stored}, not {made}")
+        raise FilterMismatchError(f"{name!r} has --layout {stored}, not {made}", command=_LEAVE_OUT)
     return found
 
 
@@ -180,7 +175,4 @@ def check_parameters(found: Any, wanted: Wanted) -> None:
 
 
 def _differs(found: Any, option: str, stored: object, given: object) -> FilterMismatchError:
-    return FilterMismatchError(
-        f"{found.name!r} has --{option} {stored}, not {given}; leave the option out to take what is stored, "
-        "or use another name"
-    )
+    return FilterMismatchError(f"{found.name!r} has --{option} {stored}, not {given}", command=_LEAVE_OUT)

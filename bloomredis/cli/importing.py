@@ -152,7 +152,10 @@ def _chunks(source: Any, key: str, show: progress.Show) -> Iterator[tuple[int, b
             at, data = source.execute_command("BF.SCANDUMP", key, at)
         except Exception as error:
             if "unknown command" in str(error).lower():
-                raise BloomError("the server has no BF.SCANDUMP: it needs the module RedisBloom") from error
+                raise BloomError(
+                    "the server has no BF.SCANDUMP",
+                    command="give the --from-url of a server with the module RedisBloom",
+                ) from error
             raise
         if not at:
             return

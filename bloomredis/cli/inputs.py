@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from bloomredis.cli import messages, progress
+from bloomredis.cli import progress, stderr
 from bloomredis.cli.lines import batches, without_cr
 from bloomredis.cli.stopping import Stop
 
@@ -74,7 +74,7 @@ def lines_of(
 
 
 def _note_cr() -> None:
-    messages.note("lines end in CR LF; the CR is left out, unless --keep-cr is given")
+    stderr.note("lines end in CR LF; the CR is left out, unless --keep-cr is given")
 
 
 def _text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:

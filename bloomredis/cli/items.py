@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from bloomredis import BatchInterruptedError, BloomError, OutcomeUnknownError
-from bloomredis.cli import filters
+from bloomredis.cli import filters, stderr
 from bloomredis.cli.inputs import STDIN, lines_of
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
@@ -126,8 +126,8 @@ def _removed(found: Any, item: bytes, before: int) -> bool:
         return bool(found.remove(item))
     except BloomError as error:
         doubt = ", which may have been removed" if isinstance(error, OutcomeUnknownError) else ""
-        text = f"{error}; the first {before:,} items are done; go on with the next{doubt}"
-        error.args = (text, *error.args[1:])
+        error.restate(f"{error.problem}; the first {before:,} items are done")
+        error.command = f"go on with the next{doubt}"
         raise
 
 
@@ -137,6 +137,7 @@ def _added(found: Any, batch: list[bytes], before: int) -> list[bool]:
     except BatchInterruptedError as error:
         done = before + len(error.results)
         raise BloomError(
-            f"{error.__cause__}; the first {done:,} items were added; the others can be added again"
+            f"{stderr.problem(error.__cause__)}; the first {done:,} items were added",
+            command=f"{error.command}; the others can be added again",
         ) from error
     return answers

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import Annotated, Any
 
 from bloomredis.bits.module_items import ModuleItems
-from bloomredis.cli import filters, messages
+from bloomredis.cli import filters, stderr
 from bloomredis.cli.filters import Wanted
 from bloomredis.cli.info import brief
 from bloomredis.cli.kinds import Kind
@@ -67,7 +66,7 @@ def create(  # long: the signature declares every option
     client = connect(url, cluster=cluster)
     if wanted.is_foreign:
         brief(filters.make(client, name, wanted, Kind.FIXED, **filters.given(ttl=ttl)), as_json=as_json)
-        messages.note(f"nothing is stored before the first add; give --layout {layout} each time")
+        stderr.note(f"nothing is stored before the first add; give --layout {layout} each time")
         return
     with suppress(FilterNotFoundError):
         found = filters.opened(client, name)
@@ -106,7 +105,8 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
     try:
         found = filters.opened(connect(url, cluster=cluster), name)
     except FilterNotFoundError as error:
-        raise FilterNotFoundError(f"{error}; then run bloomredis reserve {name} again") from None
+        error.command += f"; then run bloomredis reserve {name} again"
+        raise
     try:
         found.reserve()
     except FilterLostError as lost:
@@ -114,8 +114,7 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
             found.reserve()  # after reporting the loss once, the object continues
         except FilterLostError:
             raise lost from None
-        what = re.split(" since |; what was added", str(lost))[0]
-        messages.warn(f"{what}; the items of that part are new again")
+        stderr.warn(f"{lost.problem}: the items of that part are new again")
     found._run(found._operations.reserve(marks=True))  # noqa: SLF001 - only an operator does it for others
     _say_what_stays(found)
     brief(found, as_json=as_json)
@@ -124,7 +123,7 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
 def _say_what_stays(found: Any) -> None:
     """Say if a filter cannot store that its loss was acknowledged."""
     if found._operations.local_parameters().get("layout") == ModuleItems.name:  # noqa: SLF001 - info() counts all bits
-        messages.warn("a key of the server's module cannot store this: restart the programs that use it")
+        stderr.warn("a key of the server's module cannot store this: restart the programs that use it")
 
 
 def expire(
@@ -155,5 +154,5 @@ def delete(
     """
     found = filters.opened(connect(url, cluster=cluster), name, layout)
     if not found.delete():
-        raise FilterNotFoundError(f"there is no filter {name!r} on this server; bloomredis list shows them")
+        raise FilterNotFoundError(f"there is no filter {name!r}", command="bloomredis list shows them")
     report({"name": name, "deleted": True}, as_json=as_json)

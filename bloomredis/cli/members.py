@@ -131,11 +131,16 @@ class Members:
         A cursor has no meaning on a server that was started meanwhile, and the client would not notice the
         restart.  A set that has lost all sampled members counts as replaced.
         """
-        again = "while it was read, so members may be missing in the filter: run the command again"
         if self._run_id() != self._run:
-            raise BloomError(f"the server of {self._key!r} was restarted or replaced {again}")
-        if not any(map(self._has, self._some)):
-            raise BloomError(f"{self._key!r} was deleted or replaced {again}")
+            what = f"the server of {self._key!r} was restarted or replaced"
+        elif not any(map(self._has, self._some)):
+            what = f"{self._key!r} was deleted or replaced"
+        else:
+            return
+        raise BloomError(
+            f"{what} while it was read, so members may be missing in the filter",
+            command="run the command again",
+        )
 
     def _sample(self) -> list[bytes]:
         """Return some members; of a sorted set those with the highest scores, which trimming removes last."""

@@ -17,7 +17,7 @@ from scrapy.utils.job import job_dir
 from scrapy.utils.request import request_from_dict
 
 import bloomredis
-from bloomredis.contrib._patience import PATIENCE, PAUSE, may_pass
+from bloomredis.contrib._patience import PATIENCE, PAUSE
 
 UNAVAILABLE: Final = "bloomredis_unavailable"
 """The finish reason of a crawl that ends because its filter does not answer."""
@@ -73,9 +73,9 @@ class Failures:
         self._latest = now = time.monotonic()
         if self._since is None:
             self._since = now
-            if may_pass(error) and self._patience:
+            if error.passes and self._patience:
                 _log.warning("the crawl waits for its filter up to %g s: %s", self._patience, error)
-        if self.is_closing or now - self._since >= self._patience or not may_pass(error):
+        if self.is_closing or now - self._since >= self._patience or not error.passes:
             return None
         return PAUSE
 

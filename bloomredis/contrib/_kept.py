@@ -58,14 +58,16 @@ class Kept:
         claims = dict(zip(keys, self._seen.claim_many(keys, self._lease, owner=self._owner), strict=True))
         if any(claim.is_own for claim in claims.values()):  # to drop them would lose them if that run fails
             raise ClaimLostError(
-                f"another run of {self._owner} holds its items; rerun it when that has ended"
+                f"another run of {self._owner} holds its items", advice="rerun it when that has ended"
             )
         ours = {key for key, claim in claims.items() if claim}
         done = [key for key, claim in claims.items() if claim.state == "done"]
         marked = self._seen.contains_many([self._mark(key) for key in done]) if done else []
         self._seen.add_many([self._mark(key) for key in ours])
         if "lost" in self._seen.commit_many([claims[key] for key in ours]):
-            raise ClaimLostError(f"{self._owner} took longer than its lease of {self._lease} s; rerun it")
+            raise ClaimLostError(
+                f"{self._owner} took longer than its lease of {self._lease} s", advice="rerun it"
+            )
         return ours | {key for key, is_ours in zip(done, marked, strict=True) if is_ours}
 
     def _mark(self, key: bytes) -> bytes:

@@ -7,13 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from bloomredis import (
-    BatchInterruptedError,
-    BloomError,
-    ConnectionFailedError,
-    OutcomeUnknownError,
-    ServerRefusedError,
-)
+from bloomredis import BloomError
 
 T = TypeVar("T")
 
@@ -21,21 +15,8 @@ PAUSE: Final = 0.25
 """Seconds until a retry."""
 PATIENCE: Final = 30.0
 """Seconds to wait for a server, enough for a restart or a failover."""
-LASTING: Final = frozenset(("NOPERM", "NOAUTH", "CROSSSLOT", "proto-max-bulk-len"))
-"""Refusals that no waiting ends."""
 
 _log = logging.getLogger("bloomredis")
-
-
-def may_pass(error: BaseException | None) -> bool:
-    """Return whether a retry may succeed."""
-    if isinstance(error, BatchInterruptedError):
-        error = error.__cause__
-    if isinstance(error, ServerRefusedError):
-        return error.word not in LASTING
-    if isinstance(error, OutcomeUnknownError):
-        return not error.final
-    return isinstance(error, ConnectionFailedError)
 
 
 def patiently(call: Callable[[], T]) -> T:
@@ -46,7 +27,7 @@ def patiently(call: Callable[[], T]) -> T:
             return call()
         except BloomError as error:
             now = time.monotonic()
-            if not may_pass(error) or (until is not None and now >= until):
+            if not error.passes or (until is not None and now >= until):
                 raise
             if until is None:
                 until = now + PATIENCE

@@ -12,7 +12,7 @@ from bloomredis import BloomError
 from bloomredis.contrib import missing
 from bloomredis.contrib._flavours import require_async
 from bloomredis.contrib._keys import Missing, checked, is_kept
-from bloomredis.contrib._patience import PAUSE, may_pass
+from bloomredis.contrib._patience import PAUSE
 from bloomredis.contrib._warnings import Warnings
 
 try:
@@ -85,7 +85,7 @@ class Once:
             try:
                 claim = await self._seen.claim(item, self._lease, renew=True)
             except BloomError as error:
-                if not may_pass(error):
+                if not error.passes:
                     raise
                 self._warnings.warn("messages wait for the filter %r: %s", self._seen.name, error)
                 await asyncio.sleep(PAUSE)

@@ -150,7 +150,8 @@ def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     except RuntimeError as error:
         raise BloomError(
             f"the event loop runs nothing in threads any more ({error}), which load, save, restore, copy and "
-            "merge need: call them before loop.shutdown_default_executor(), or in another loop"
+            "merge need",
+            advice="call them before loop.shutdown_default_executor(), or in another loop",
         ) from error
 
 

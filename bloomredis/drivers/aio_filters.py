@@ -13,14 +13,13 @@ from bloomredis.drivers.aio import drive
 from bloomredis.drivers.aio_claiming import Claimer
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, can_repeat_all
-from bloomredis.drivers.binding import not_found
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClients
 from bloomredis.drivers.deduping import AsyncDeduping
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks
-from bloomredis.errors import BatchInterruptedError, FilterNotFoundError
+from bloomredis.errors import BatchInterruptedError
 from bloomredis.later import later
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
@@ -60,10 +59,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
             constructor and call `reserve()`.
         """
         opened = cls._from_server(client, name, **options)
-        try:
-            await opened.reserve()
-        except FilterNotFoundError as error:
-            raise not_found(cls.__name__, name) from error.__cause__
+        await opened.reserve()
         return opened
 
     @observed

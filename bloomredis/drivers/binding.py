@@ -15,7 +15,7 @@ from bloomredis.bits.module_items import ModuleItems
 from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connected, connecting, is_address
 from bloomredis.drivers.others import Others
-from bloomredis.errors import BloomError, FilterNotFoundError
+from bloomredis.errors import BloomError
 from bloomredis.operations.events import Hook
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.routed import RoutedOperations
@@ -275,7 +275,7 @@ class _NoClient:
 
     def execute_command(self, *_: object, **__: object) -> NoReturn:
         raise NoClientError(
-            "a filter that was pickled has no client; give it one: filter.with_client(client)"
+            "a filter that was pickled has no client", advice="give it one: filter.with_client(client)"
         )
 
     pipeline = __getitem__ = execute_command
@@ -305,13 +305,6 @@ def check_client(client: object, class_name: str) -> None:
         raise TypeError(f"client must be a client, not a {given}: give redis.Redis(connection_pool=pool)")
     if not all(callable(getattr(client, name, None)) for name in ("execute_command", "pipeline")):
         raise TypeError(f"client must be a client of redis-py or valkey-py, not {given} {shown(client)}")
-
-
-def not_found(class_name: str, name: str) -> FilterNotFoundError:
-    """Return the error of `open` for a name that has no filter."""
-    return FilterNotFoundError(
-        f"there is no filter {name!r}; open() creates none: give capacity= and error_rate= to {class_name}()"
-    )
 
 
 def is_asyncio(client: object) -> bool:

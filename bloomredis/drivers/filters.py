@@ -10,7 +10,6 @@ from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, can_repeat_all
-from bloomredis.drivers.binding import not_found
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import SyncClients
@@ -20,7 +19,7 @@ from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.threads import Threads
 from bloomredis.drivers.sync import drive
-from bloomredis.errors import BatchInterruptedError, FilterNotFoundError
+from bloomredis.errors import BatchInterruptedError
 from bloomredis.later import later
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
@@ -60,10 +59,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
             constructor and call `reserve()`.
         """
         opened = cls._from_server(client, name, **options)
-        try:
-            opened.reserve()
-        except FilterNotFoundError as error:
-            raise not_found(cls.__name__, name) from error.__cause__
+        opened.reserve()
         return opened
 
     @observed

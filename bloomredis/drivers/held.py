@@ -105,8 +105,8 @@ class HeldClaim:
             return "commit"
         if kind is None and self._to_check:
             raise ClaimUncheckedError(
-                f"the block ran, though {shown(self.item)} is {status}: this worker did not hold it. "
-                "Test the claim in the block: with seen.claim(item) as claim: if claim: ..."
+                f"the block ran, though {shown(self.item)} is {status}: this worker did not hold it",
+                advice="test the claim in the block: with seen.claim(item) as claim: if claim: ...",
             )
         return "release" if status == "claimed" else None
 

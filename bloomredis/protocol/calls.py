@@ -175,12 +175,11 @@ def _confirmed(wait: Wait, outcome: Reply) -> Reply:
         raise reply
     for result in (touched, replicas):
         if isinstance(result, Exception):  # the write itself was done
-            raise Unconfirmed(f"no replica confirmed the write: {result}")
+            raise Unconfirmed(f"no replica confirmed it ({result})")
     count = read("WAIT", integer, replicas)
     if count < wait.replicas:
         raise Unconfirmed(
-            f"only {count} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms; it "
-            "is on the primary: repeat the call, or lower min_replicas"
+            f"only {count} of {wait.replicas} replicas confirmed it within {wait.milliseconds} ms"
         )
     return reply
 

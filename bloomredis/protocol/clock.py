@@ -58,7 +58,7 @@ def next_round(rounds: Rounds | None, name: str, progress: int = 0) -> Op[Rounds
             yield Sleep(pause * (256 + os.urandom(1)[0]) / 512)  # clients that collide draw apart
         return rounds
     raise FilterLostError(
-        f"{name!r} was lost or replaced {MOST_ROUNDS} times in a row during one call: the server evicts it "
-        "as soon as it is made (maxmemory is too small for it), its ttl ends before it is made, or other "
-        "clients clear it all the time"
+        f"{name!r} was lost or replaced {MOST_ROUNDS} times in a row during one call",
+        advice="raise maxmemory if the server evicts it as soon as it is made, and its ttl if that ends "
+        "before it is made; or find the client that clears it all the time",
     )

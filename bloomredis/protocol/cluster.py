@@ -25,7 +25,7 @@ from weakref import WeakSet
 from bloomredis.protocol.clock import pauses
 from bloomredis.protocol.judging import judge
 from bloomredis.protocol.replies import is_no_reply, word_of
-from bloomredis.protocol.steps import Call, Command, Part, Reply, Sleep, joined, parted
+from bloomredis.protocol.steps import Call, Command, Part, Reply, Sleep, joined, key_of, parted
 
 RETRY_SECONDS: Final = 30.0
 """The seconds for which a call is retried while its slot migrates.
@@ -81,9 +81,6 @@ T = TypeVar("T")
 
 _without_read_only: Final[WeakSet[object]] = WeakSet()
 """Clients whose servers lack EVALSHA_RO or forbid it."""
-
-_FIRST_KEY: Final = {"EVAL": 3, "EVALSHA": 3}
-"""The index of the first key in a command, if it is not 1."""
 
 
 class Node(Protocol):
@@ -271,7 +268,7 @@ def _node_of(client: object, call: Call) -> Acts[Node | None]:
     if len(call.commands) > 1 and call.commands[-1][0] != "WAIT":
         return None  # each command may have its own node
     try:
-        key = _key(call.commands[0])
+        key = key_of(call.commands[0])
         by_replica = call.text and client not in _without_read_only
         if by_replica and (yield NodeToRead(key)) is not None:
             return None
@@ -309,7 +306,7 @@ def _read(client: object, call: Call) -> Acts[Reply]:
 
 def _deliver(call: Call, commands: list[Command]) -> Acts[list[Reply]]:
     """Send commands of a call to the owner of their key; retry until the first is executed or refused."""
-    key, retries = _key(commands[0]), Retries(call)
+    key, retries = key_of(commands[0]), Retries(call)
     while True:
         node: Node | None = None
         try:
@@ -321,10 +318,6 @@ def _deliver(call: Call, commands: list[Command]) -> Acts[list[Reply]]:
         found = (yield from _refresh(key, node)) if owner_in_doubt(met) else True
         if pause := retries.pause_after(met, owner_found=found):
             yield Sleep(pause)
-
-
-def _key(command: Command) -> Part:
-    return command[_FIRST_KEY.get(str(command[0]), 1)]
 
 
 def _follow(node: Node, commands: list[Command]) -> Acts[list[Reply]]:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TypeVar
 
 from bloomredis.errors import ConnectionFailedError
-from bloomredis.protocol.replies import unhex
+from bloomredis.protocol.replies import AGAIN, unhex
 from bloomredis.protocol.steps import Part, Reply
 
 R = TypeVar("R")
@@ -25,7 +25,7 @@ def read(name: Part, form: Form[R], reply: Reply) -> R:
     try:
         return form(reply)
     except ValueError:
-        raise ConnectionFailedError(f"{reply!r:.80} is no reply of {name!r}") from None
+        raise ConnectionFailedError(f"{reply!r:.80} is no reply of {name!r}", advice=AGAIN) from None
 
 
 def anything(reply: Reply) -> Reply:

@@ -20,6 +20,7 @@ from bloomredis.protocol.replies import (
     STALE,
     RefusedAgain,
     explained,
+    failed,
     is_unsent,
     is_used_by_clone,
     raise_explained,
@@ -72,9 +73,10 @@ def _is_refusal(error: BaseException, *, by_client: bool) -> bool:
 def raise_judged(call: Call, error: Exception) -> NoReturn:
     """Raise the error of this library for the error of a call's last attempt."""
     if judge(call, error) is Verdict.PENDING:
-        meaning = explained(error)
+        meaning = explained(error, call.about)
         if is_unsent(error):
-            raise ConnectionFailedError(f"{call.lost}; then {error}") from error
+            raise failed(f"{call.lost}; then {error}", call.about) from error
         if isinstance(meaning, ServerRefusedError):
-            raise RefusedAgain(str(meaning), meaning.word) from error
-    raise_explained(error)
+            ways_out = {"advice": meaning.advice, "command": meaning.command}
+            raise RefusedAgain(meaning.problem, meaning.word, **ways_out) from error
+    raise_explained(error, call.about)

@@ -13,6 +13,7 @@ from bloomredis.errors import (
     RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
+from bloomredis.protocol.explanations import FAILURES, REFUSALS
 from bloomredis.protocol.steps import Reply
 
 Flags = bytes | str | int
@@ -74,31 +75,9 @@ _TEXTS: Final = {
     "all keys must map to the same key slot": "CROSSSLOT",  # by a cluster client
     "bit offset is not an integer or out of range": "proto-max-bulk-len",  # of a string that became too long
 }
-_ADVICE: Final = {
-    "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter; a "
-    "ScalingBloomFilter begins small",
-    "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
-    "NOPERM": "the ACL rule of the user lacks a permission: `bloomredis doctor` names it",
-    "NOAUTH": "it requires a valid user name and password: give the client the right ones, or put them into "
-    "its URL",
-    "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
-    "NOREPLICAS": "it has fewer replicas than its min-replicas-to-write: bring the replicas back",
-    "LOADING": "it is loading its data after a start: try again in a moment",
-    "BUSY": "another client's script has run for too long: wait, or end it with SCRIPT KILL",
-    "CLUSTERDOWN": "the cluster does not serve this slot: wait for its failover, check its nodes",
-    "MASTERDOWN": "it is a replica that has lost its primary: wait, or connect to the primary",
-    "TRYAGAIN": "the slot of the filter is migrating, and its keys are on two nodes: "
-    "let the migration end (CLUSTER SETSLOT), then try again",
-    "MOVED": "another node of the cluster serves this slot: use a cluster client; if it is one, check "
-    "whether the nodes agree",
-    "ASK": "the slot of the filter is migrating to a node that the client does not know: let the "
-    "migration end, or give the client that node too",
-    "proto-max-bulk-len": "it no longer allows strings as long as the filter: set proto-max-bulk-len to the "
-    "filter's size or more, or use a ShardedBloomFilter, whose strings are shorter",
-    "CROSSSLOT": "the name puts the filter's keys into different slots: avoid '}' in it",
-}
-TRANSIENT_WORDS: Final = frozenset(_ADVICE) - {"NOPERM", "NOAUTH", "CROSSSLOT", "proto-max-bulk-len"}
-"""Refusals that may end by themselves, so that a later retry can succeed."""
+AGAIN: Final = "repeat the call, which does no harm"
+AGAIN_ON_COMMAND_LINE: Final = "run the command again"
+_UNSURE_ON_COMMAND_LINE: Final = "run the command again; it may find its own work done"
 
 _CONNECTION: Final = frozenset(
     (
@@ -111,12 +90,7 @@ _CONNECTION: Final = frozenset(
     )
 )
 _UNSENT: Final = "MaxConnectionsError"
-_UNSENT_TEXTS: Final = frozenset(
-    (
-        "Too many connections",  # a ConnectionError of redis-py 5 and valkey-py
-        "No connection available.",  # of a pool that waits for a free connection
-    )
-)
+_UNSENT_TEXTS: Final = frozenset(("Too many connections", "No connection available."))
 _CLAIMS: Final = re.compile(r"[bcd]*(?: [0-9]{1,15}(?:=[0-9a-f]{16})?)*")
 _DIGITS: Final = b"\0\x0101"
 _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
@@ -125,12 +99,13 @@ _WORD: Final = re.compile(
         [
             *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, SESSION_REUSED, FULL, ENDED, MODULE),
             WRONG_TYPE,
-            *(rf"\b{word}\b" for word in _ADVICE),
+            *(rf"\b{word}\b" for word in REFUSALS),
         ]
     )
 )
 _NO_DATABASE: Final = "DB index is out of range"
 _NO_SCRIPTS: Final = re.compile(r"unknown command .?eval(sha)?\b", re.IGNORECASE)
+_NO_SENTINEL: Final = "unknown command 'SENTINEL'"
 
 
 def word_of(error: Exception) -> str:
@@ -151,53 +126,78 @@ def word_of(error: Exception) -> str:
     return match[0] if match else ""
 
 
-def explained(error: Exception) -> Exception:
-    """Translate a client's error to an error of this library; return unknown errors as they are."""
+def explained(error: Exception, about: str = "") -> Exception:
+    """Translate a client's error to an error of this library; return unknown errors as they are.
+
+    :param about: the filter or key that the call was about, for the text.
+    """
     if isinstance(error, BloomError):
         return error
-    word = word_of(error)
-    if word in _ADVICE:
-        message = f"the server refused ({word}): {_ADVICE[word]}. The server said: {error}"
-        return ServerRefusedError(message, word)
+    word, of = word_of(error), f" a call on {about!r}" if about else ""
+    if word in REFUSALS:
+        meaning, advice, command = REFUSALS[word]
+        problem = f"the server refused ({word}){of}: {meaning} (it said: {error})"
+        return ServerRefusedError(problem, word, advice=advice, command=command)
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
     if is_no_reply(error) and _NO_DATABASE not in str(error):
-        return ConnectionFailedError(str(error))
+        return failed(str(error), about)
+    if is_unsent(error):
+        unsent = failed(str(error), about)
+        unsent.sent = False
+        return unsent
+    return _of_server(error, about)
+
+
+def failed(reason: str, about: str = "") -> ConnectionFailedError:
+    """Return the error for a call that got no answer."""
+    known = next((way for part, way in FAILURES.items() if part in reason), None)
+    reason = reason.partition(" : <")[0]  # the clients of Sentinels follow
+    return ConnectionFailedError(
+        f"a call on {about!r} got no answer ({reason.rstrip('.')})" if about else reason.rstrip("."),
+        reason=reason,
+        advice=f"{known.advice}; then {AGAIN}" if known else AGAIN,
+        command=(known.command or known.advice) if known else AGAIN_ON_COMMAND_LINE,
+    )
+
+
+def _of_server(error: Exception, about: str) -> Exception:
+    """Return the error for a string, a database or a command that the server lacks; others as they are."""
     if "data string too short" in str(error):  # Lua's struct library, reading past the end of the string
         return FilterMismatchError(
-            "the filter's string ends before its bits do: delete the key or restore it. "
-            f"The server said: {error}"
+            f"the string of {about!r} ends before its bits do (the server said: {error})",
+            advice="delete the key or restore it",
         )
-    return _not_sent(error) if is_unsent(error) else _of_server(error)
-
-
-def _of_server(error: Exception) -> Exception:
-    """Return the error for a server without the database or without EVAL; return other errors as they are."""
+    of = f" a call on {about!r}" if about else ""
     if _NO_DATABASE in str(error):
         return ServerRefusedError(
-            "the server has no database of this number: give another db=, or another number at the end of "
-            f"the URL. The server said: {error}",
+            f"the server refused{of}, as it has no database of this number (it said: {error})",
             "ERR",
+            advice="give another db=, or another number at the end of the URL",
+            command="give another number at the end of --url",
+        )
+    if _NO_SENTINEL in str(error):
+        return ServerRefusedError(
+            f"the server is no Sentinel (it said: {error})",
+            "ERR",
+            advice="connect to it with redis://host:6379, or give the URL of a Sentinel",
+            command="--url names no Sentinel; for a server itself, give redis://host:6379",
         )
     if not _NO_SCRIPTS.search(str(error)):
         return error
     return ServerRefusedError(
-        "the server runs no Lua scripts, which every filter needs. For fakeredis: pip install "
-        "'fakeredis[lua]'; with Sentinel use the client of sentinel.master_for(name); otherwise use Redis or "
-        f"Valkey. The server said: {error}",
+        f"the server runs no Lua scripts, which every filter needs (it said: {error})",
         "ERR",
+        advice="for fakeredis: pip install 'fakeredis[lua]'; with Sentinel use the client of "
+        "sentinel.master_for(name); otherwise use Redis or Valkey",
+        command="for the primary that a Sentinel names, give sentinel://host:26379/NAME; otherwise use Redis "
+        "or Valkey",
     )
 
 
-def _not_sent(error: Exception) -> ConnectionFailedError:
-    failed = ConnectionFailedError(str(error))
-    failed.sent = False
-    return failed
-
-
-def raise_explained(error: Exception) -> NoReturn:
+def raise_explained(error: Exception, about: str = "") -> NoReturn:
     """Raise the error of this library for a client's error."""
-    meaning = explained(error)
+    meaning = explained(error, about)
     if meaning is error:
         raise error
     raise meaning from error
@@ -229,7 +229,7 @@ def is_answer(reply: object, most: int, least: int = 1) -> TypeGuard[Flags]:
 def checked(reply: Reply, most: int, least: int = 1) -> Flags:
     """Return the reply of add or contains; `ConnectionFailedError` if it has another form or length."""
     if not is_answer(reply, most, least):
-        raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {most} items")
+        raise failed(f"{reply!r:.80} is no reply with the answers to {most} items")
     return reply
 
 
@@ -245,15 +245,16 @@ def claims_of(reply: Reply, count: int, *, is_capped: bool) -> tuple[str, list[s
         least = 1 if is_capped else count
         if least <= len(answers) <= count and answers.count("b") == len(left):
             return answers, left
-    raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {count} claims")
+    raise failed(f"{reply!r:.80} is no reply with the answers to {count} claims")
 
 
 def without_module(name: str) -> ServerRefusedError:
     """Return the error for a filter of the module on a server without the module."""
     return ServerRefusedError(
-        f"the server has no Bloom filter module (commands BF.*), which layout='module' of {name!r} needs: "
-        "use Redis 8, Redis Stack or Valkey with valkey-bloom, or omit layout, which works on any server",
+        f"the server has no Bloom filter module (commands BF.*), which layout='module' of {name!r} needs",
         MODULE,
+        advice="use Redis 8, Redis Stack or Valkey with valkey-bloom, or omit layout, which works on any "
+        "server",
     )
 
 
@@ -274,36 +275,56 @@ def is_unsent(error: Exception) -> bool:
 
 
 def in_doubt(
-    error: ConnectionFailedError, name: str, advice: str, token: str | None = None
+    error: ConnectionFailedError,
+    name: str,
+    advice: str,
+    token: str | None = None,
+    *,
+    command: str = _UNSURE_ON_COMMAND_LINE,
 ) -> OutcomeUnknownError:
     """Return the public error for a lost reply whose outcome matters, with advice on the retry."""
-    message = f"a call on {name!r} may or may not have been executed ({error}); {advice}"
-    return OutcomeUnknownError(message, token)
+    if isinstance(error, Unconfirmed):
+        problem = f"a write to {name!r} is on the primary, but {error.problem}"
+        advice = f"{advice}, or lower min_replicas"
+    else:
+        problem = f"a call on {name!r} may or may not have been executed ({error.reason})"
+    return OutcomeUnknownError(problem, token, advice=advice, command=command)
 
 
 def refused_in_doubt(
     error: ServerRefusedError, advice: str, token: str | None = None
 ) -> RefusedOutcomeUnknownError:
     """Return the public error for a pending call whose last attempt was refused, with advice on the retry."""
-    message = f"{error}. The call may have been executed before: {advice}"
-    return RefusedOutcomeUnknownError(message, error.word, token)
+    return RefusedOutcomeUnknownError(
+        f"{error.problem}; the call may have been executed before",
+        error.word,
+        token,
+        advice=f"{error.advice}; then {advice}",
+        command=error.command,
+    )
 
 
 class OutcomeMatters:
     """The context of a call on a filter, in which a pending call becomes `OutcomeUnknownError`."""
 
-    __slots__ = ("advice", "name")
+    __slots__ = ("advice", "command", "name")
 
-    def __init__(self, name: str, advice: str = "a second call may find the work of the first done") -> None:
+    def __init__(
+        self,
+        name: str,
+        advice: str = "a second call may find the work of the first done",
+        command: str = _UNSURE_ON_COMMAND_LINE,
+    ) -> None:
         self.name = name
         self.advice = advice
+        self.command = command
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, ConnectionFailedError) and error.sent:
-            raise in_doubt(error, self.name, self.advice) from client_error(error)
+            raise in_doubt(error, self.name, self.advice, command=self.command) from client_error(error)
         if isinstance(error, RefusedAgain):
             raise refused_in_doubt(error, self.advice) from client_error(error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -18,6 +18,20 @@ Reply: TypeAlias = "bytes | str | int | float | list[Reply] | dict[Reply, Reply]
 """A server's reply or its error; a text is bytes unless the client has decoded it."""
 Outcome: TypeAlias = "Reply | BaseException"
 """The outcome of a call: its reply or error, or an interruption of the caller."""
+
+
+_FIRST_KEY: Final = {"EVAL": 3, "EVALSHA": 3}
+"""The index of the first key in a command, if it is not 1."""
+
+
+def key_of(command: Command) -> Part:
+    """Return the first key of a command."""
+    return command[_FIRST_KEY.get(str(command[0]), 1)]
+
+
+def as_text(key: Part) -> str:
+    """Return a key as text."""
+    return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
 
 
 class Call(ABC):
@@ -50,6 +64,11 @@ class Call(ABC):
     @abstractmethod
     def commands(self) -> list[Command]:
         """The commands, sent together."""
+
+    @property
+    def about(self) -> str:
+        """The filter or key that the call is about, for the text of an error."""
+        return as_text(key_of(self.commands[0]))
 
     def lose(self, error: BaseException) -> None:
         """Record an attempt that may have been executed, and got no answer."""

@@ -20,13 +20,17 @@ def check_encoding(name: str, found: int | None, given: int | None) -> None:
     if given in (None, found):
         return
     if not found:
-        says = "holds items that are not encoded: give no encode="
+        says, way_out = "holds items that are not encoded", "give no encode="
     elif not given:
-        says = "holds encoded items: give the encode= that it was created with"
+        says, way_out = "holds encoded items", "give the encode= that it was created with"
     elif found == OTHER:
-        says = "holds items of another encode=, or of keyed() with another secret: give that one"
+        says, way_out = "holds items of another encode=, or of keyed() with another secret", "give that one"
     elif OWN in (found, given):
-        says = "holds items of another encode=, keyed() on one side alone: give that one"
+        says, way_out = "holds items of another encode=, keyed() on one side alone", "give that one"
     else:
-        says = "holds items that were encoded by keyed() with another secret: give that one"
-    raise FilterMismatchError(f"{name!r} {says}, or use another name")
+        says, way_out = "holds items that were encoded by keyed() with another secret", "give that one"
+    raise FilterMismatchError(
+        f"{name!r} {says}",
+        advice=f"{way_out}, or use another name",
+        command="the command cannot encode items, so it cannot add or check any",
+    )

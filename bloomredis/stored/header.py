@@ -204,14 +204,22 @@ class OtherKindError(ValueError):
     """A header that belongs to another class."""
 
     def __init__(self, found: str, wanted: str) -> None:
-        super().__init__(f"a {found}, not a {wanted}: open it with {found}, or use another name")
+        super().__init__(f"a {found}, not a {wanted}")
+        self.found, self.wanted = found, wanted
 
 
 def unusable(name: str, error: ValueError) -> FilterMismatchError:
     """Return the public error for bytes that `parse` refused."""
     if isinstance(error, OtherKindError):
-        return FilterMismatchError(f"{name!r} is {error}")
-    return FilterMismatchError(f"{name!r} is no filter that this release can use: {error}")
+        return FilterMismatchError(
+            f"{name!r} is a {error.found}, not a {error.wanted}",
+            advice=f"open it with {error.found}, or use another name",
+            command="leave --kind out, or use another name",
+        )
+    return FilterMismatchError(
+        f"{name!r} is no filter that this release can use: {error}",
+        advice="update bloomredis if a later release wrote it, or use another name",
+    )
 
 
 def parse(data: bytes, kind: int = FILTER) -> Header:

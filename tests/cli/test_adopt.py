@@ -97,7 +97,7 @@ def test_no_filter(any_server: Server) -> None:
     """A missing filter ends the command with status 4, and without a warning."""
     done = run_command("adopt", "seen", "--url", any_server.url)
     assert (done.returncode, done.stdout, any_server.keys()) == (4, b"", [])
-    assert done.stderr.startswith(b"bloomredis: there is no filter 'seen' on this server")
+    assert done.stderr.startswith(b"bloomredis: there is no filter 'seen'; bloomredis create makes one")
 
 
 def refused(server: Server, *options: object) -> str:
@@ -139,7 +139,7 @@ def a_damaged_filter(client: redis.Redis) -> None:
 @for_each(
     ("store", "says"),
     [
-        (a_bitmap, "if it is a bitmap of another system, only commands with --layout can use it"),
+        (a_bitmap, "or give the --layout of the other system"),
         (a_list, "the wrong kind of value"),
         (a_damaged_filter, "'seen' is damaged"),
     ],
@@ -165,7 +165,7 @@ def test_a_rate_that_leaves_none_for_other_layers(any_server: Server) -> None:
         BloomFilter(client, "seen", capacity=100, error_rate=0.6).add("x")
         command = ("adopt", "seen", "--url", any_server.url)
         done = run_command(*command)
-        assert (done.returncode, b"use a smaller --tightening-ratio" in done.stderr) == (2, True)
+        assert (done.returncode, b"use a smaller tightening_ratio" in done.stderr) == (2, True)
         assert "x" in BloomFilter.open(client, "seen")
         assert run_command(*command, "--tightening-ratio", 0.2).returncode == 0
 

@@ -293,10 +293,10 @@ def test_what_cannot_be_imported(any_server: Server) -> None:
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1), done.stderr
         assert message in done.stderr
     done = run_command("import", "taken", "--from-set", "set", *url)
-    assert (done.returncode, b"holds no Bloom filter (WRONGTYPE" in done.stderr) == (2, True)
+    assert (done.returncode, b"holds no Bloom filter (Operation against" in done.stderr) == (2, True)
     with running(any_server.binary) as plain:
         done = run_command("import", "new", "--from-redisbloom", "x", *url, "--from-url", plain.url)
-    assert (done.returncode, b"needs the module RedisBloom" in done.stderr) == (3, True)
+    assert (done.returncode, b"a server with the module RedisBloom" in done.stderr) == (3, True)
 
 
 def test_lines_of_a_file_are_imported(any_server: Server, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_workers_go_on(any_server: Server, way_out: str) -> None:
         client.unlink(next(key for key in client.scan_iter("{seen:*") if b"receipt" not in key))
         done = run_command(way_out, "seen", "--url", any_server.url)
         assert done.returncode == 0
-        told = b"has vanished; the items of that part are new again\n"
+        told = b"; what was added before is forgotten: the items of that part are new again\n"
         assert done.stderr.endswith(told) is (way_out == "reserve")
         with pytest.raises(bloomredis.FilterLostError):
             running_worker.contains_many(items)

@@ -130,7 +130,7 @@ def test_info_of_a_bitmap_of_another_system(any_server: Server) -> None:
     assert (found["layout"], found["num_bits"], found["count"]) == ("go_zero", 20_000, 1)
     refused = run_command("info", "bits", "--url", any_server.url)
     assert refused.returncode == 2
-    assert b"only commands with --layout can use it" in refused.stderr
+    assert b"or give the --layout of the other system" in refused.stderr
 
 
 def test_durations() -> None:

@@ -79,7 +79,7 @@ def test_the_primary_behind_a_sentinel(sentinel: Sentinel) -> None:
 
 WRONG = {
     "a name that it does not know": (f"{{address}}/absent?sentinel_password={PASSWORD}", 3, "check the name"),
-    "no Sentinel": ("127.0.0.1:1/m?sentinel_password=hunter2", 3, "do the Sentinels answer?"),
+    "no Sentinel": ("127.0.0.1:1/m?sentinel_password=hunter2", 3, "whether the Sentinels answer"),
     "another password": (
         f"{{address}}/{NAME}?sentinel_password=hunter2",
         3,

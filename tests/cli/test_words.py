@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,15 @@ import pytest
 import redis
 import typer
 
+import bloomredis
 import bloomredis.cli
-from bloomredis.cli import messages, options
+from bloomredis.cli import options, stderr
 from bloomredis.cli.app import app
 from bloomredis.cli.kinds import Kind
+from bloomredis.embedded import connect
+from bloomredis.protocol import replies
 from tests.support.commands import run_command
+from tests.support.error_page import rows
 from tests.support.servers import Server, binaries, running
 from tests.support.values import for_each
 
@@ -163,10 +167,10 @@ def test_a_warning_of_the_library(any_server: Server) -> None:
     run_command("create", "seen", *url, "--capacity", 10, "--error-rate", 0.1)
     done = run_command("add", "seen", *url, data=b"".join(b"%d\n" % i for i in range(100)))
     assert done.stderr.startswith(b"bloomredis: warning: 'seen' is full")
-    assert b"To let it grow, run `bloomredis adopt`, and use --kind scaling" in done.stderr
+    assert b"to let it grow, run `bloomredis adopt`, and use --kind scaling" in done.stderr
 
 
-CAUSES = {
+FAILURES = {
     "Error 111 connecting to 127.0.0.1:1. Connection refused.": "is a server running there",
     "Timeout connecting to server": "rediss:// is for ports with TLS",
     "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed": "?ssl_ca_certs=",
@@ -174,7 +178,37 @@ CAUSES = {
 }
 
 
-@for_each(("error", "way_out"), CAUSES.items())
-def test_a_client_that_says_no_way_out(error: str, way_out: str) -> None:
+@for_each(("text", "way_out"), FAILURES.items())
+def test_a_client_that_says_no_way_out(text: str, way_out: str) -> None:
     """For an error of a client without advice, the command adds what to do."""
-    assert way_out in messages.in_options(OSError(error))
+    assert way_out in stderr.described(replies.explained(redis.ConnectionError(text)))
+
+
+def test_each_way_out_names_what_exists() -> None:
+    """What errors advise a user of the command names only existing commands and options."""
+    for row in rows():
+        assert unknown(row.command if row.command != row.advice else "") == []
+
+
+def use_lost(client: redis.Redis) -> None:
+    """Use a filter that was deleted."""
+    made = bloomredis.BloomFilter(client, "seen", capacity=77, error_rate=0.02)
+    made.add("x")
+    client.flushall()
+    made.add("y")
+
+
+ERRORS: dict[str, tuple[Callable[[redis.Redis], object], str]] = {
+    "missing": (lambda client: bloomredis.BloomFilter.open(client, "x"), "bloomredis create makes one"),
+    "lost": (use_lost, "`bloomredis clear` starts empty"),
+}
+
+
+@for_each(("fail", "words"), ERRORS.values())
+def test_commands_not_python(fail: Callable[[redis.Redis], object], words: str) -> None:
+    """The way out of an error is a command, not a call."""
+    with pytest.raises(bloomredis.BloomError) as caught:
+        fail(connect("memory://"))
+    text = stderr.described(caught.value)
+    assert words in text
+    assert "()" not in text

@@ -77,7 +77,7 @@ def test_a_decorator_without_brackets(any_client: redis.Redis) -> None:
 
 def test_open_takes_no_capacity(any_client: redis.Redis) -> None:
     """The error says which call takes them."""
-    with pytest.raises(FilterNotFoundError, match=r"open\(\) creates none: .* ScalingBloomFilter\(\)"):
+    with pytest.raises(FilterNotFoundError, match=r"error_rate= to ScalingBloomFilter\(\) to create it"):
         bloomredis.ScalingBloomFilter.open(any_client, "missing")
 
 

@@ -85,7 +85,7 @@ def test_every_class_opens_what_is_stored(bloom: Any, client: redis.Redis, kind:
         needs_module(client)
     opened = bloom(client, "seen", **called, **layout)
     for call in (lambda: opened.contains("a"), lambda: opened.add("a"), opened.info):
-        with pytest.raises(FilterNotFoundError, match="give capacity and error_rate to create it"):
+        with pytest.raises(FilterNotFoundError, match="give capacity= and error_rate= to "):
             call()
     made(bloom, client, kind).add("a")
     assert (opened.contains("a"), opened.add("a"), opened.info().capacity) == (True, False, 1000)

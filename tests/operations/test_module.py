@@ -132,7 +132,7 @@ def test_every_call_notices_a_loss(bloom: Any, module_client: redis.Redis, call:
     f = make(bloom, module_client)
     f.add("a")
     LOSSES[loss](module_client)
-    with pytest.raises(FilterLostError, match="since this object first used it"):
+    with pytest.raises(FilterLostError, match="since it was first used"):
         CALLS[call](f)
     if loss == "reserved by others":
         execute: Any = module_client.execute_command

@@ -198,7 +198,9 @@ def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
         refused(client, verb, [b"seen"], [identity, last.get(verb, template)])
 
 
-@for_each("verb", sorted(set(scripts.verbs()) - {"acknowledge", "describe", "delete", "time"}))
+@for_each(
+    "verb", sorted(set(scripts.verbs()) - {"acknowledge", "describe", "describe_layers", "delete", "time"})
+)
 @for_each("missing", ["all", "but the first"])
 def test_missing_arguments(stored: tuple[redis.Redis, bytes], verb: str, missing: str) -> None:
     """A call with too few arguments is refused."""

@@ -23,7 +23,7 @@ from tests.simulation.environment import modules
 
 _SHARED: Final = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, type, Enum, frozenset),
-    *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType, property),
+    *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType, property, BaseException),
 )
 """Types of immutable objects, which both processes share."""
 

@@ -50,7 +50,7 @@ BLOCKED = bytes.fromhex(next(c["hex"] for c in VECTORS["headers"] if c["fields"]
         (7, 9, "layout 9"),
         (8, 0, "num_hashes 0"),
         (9, 1, "blocks_per_item 1"),
-        (10, 3, "open it with ShardedBloomFilter"),
+        (10, 3, "a ShardedBloomFilter, not a BloomFilter"),
         (10, 200, "kind 200"),
         *((12, flag, "options") for flag in (2, 16)),
         *((at, 1, "options") for at in (13, 14, 15)),

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from bloomredis.errors import ConnectionFailedError
 from bloomredis.protocol.forks import register_after_fork
+from bloomredis.protocol.replies import failed
 
 _private: Final[WeakValueDictionary[str, Any]] = WeakValueDictionary()
 """Clients of private servers, which have no URL, by the key of the address."""
@@ -41,8 +42,10 @@ class ServerUrl:
         if client is None:
             if self.process != os.getpid():
                 raise ConnectionFailedError(
-                    f"the server of {self.url} is private to the process that made the filter: use it there "
-                    "before a fork, or give embedded:///some/directory, which processes share"
+                    f"the server of {self.url} is private to the process that made the filter",
+                    advice="use it there before a fork, or give embedded:///some/directory, which processes "
+                    "share",
+                    passes=False,
                 )
             client = _private[self.key] = _connected(connect, self.url)
         return client
@@ -87,7 +90,7 @@ def _connected(connect: Any, url: str) -> Any:
     except (ImportError, TypeError, ValueError):
         raise
     except Exception as error:  # redis-py reads the slot map of a cluster at once, which may fail
-        raise ConnectionFailedError(str(error)) from error
+        raise failed(str(error)) from error
 
 
 class Connecting:

@@ -14,7 +14,7 @@ from itertools import accumulate, chain, compress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
-from bloomredis.operations.items.outcomes import Answers, raise_interrupted
+from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT, Answers, raise_interrupted
 from bloomredis.protocol.merging import make_all
 from bloomredis.protocol.steps import Call, Op, Reply, Step
 
@@ -234,19 +234,19 @@ def _own_error(asked: Asked, own: list[Any], error: Exception, tokens: Sequence[
     mine: Exception
     if not isinstance(reason, Exception):
         mine = copied(error)
-    elif isinstance(asked, Several):
-        mine = BatchInterruptedError(str(error), own, asked.source[len(own) :], tokens)
-        mine.final = getattr(reason, "final", False) and bool(tokens)  # else another caller's item is final
+    elif isinstance(asked, Several) and isinstance(error, BatchInterruptedError):
+        mine = rest = copy.copy(error)
+        rest.results, rest.rest, rest.tokens = own, asked.source[len(own) :], tokens
+        rest.final = getattr(reason, "final", False) and bool(tokens)  # else another caller's item is final
     else:
         mine = copied(reason)
         if isinstance(mine, OutcomeUnknownError):
             mine.token = tokens[0] if tokens else None
             if mine.token is None:  # the item was not sent, or was sent with another caller's token
-                mine.final = False
-                shared = (
-                    f"a call that shared a round trip with this one was not answered ({reason.__cause__})"
+                mine = OutcomeUnknownError(
+                    f"a call that shared a round trip with this one was not answered ({reason.__cause__})",
+                    advice=ON_THE_SAME_OBJECT,
                 )
-                mine.args = (f"{shared}; a second call on the same object answers as this one would have",)
     if mine is not reason:
         mine.__cause__ = reason or error.__cause__
     return mine

@@ -14,6 +14,7 @@ from bloomredis.drivers.aio import drive, execute_step
 from bloomredis.drivers.connections.direct import AsyncTransport
 from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, CallSharing, together
 from bloomredis.errors import OutcomeUnknownError
+from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
 from bloomredis.protocol.steps import Call, Op, Reply
 
 A = TypeVar("A")
@@ -178,8 +179,7 @@ class Tasks:
 def _ended_early() -> OutcomeUnknownError:
     """Return the error for the callers of a batch whose task was cancelled."""
     return OutcomeUnknownError(
-        "the task that sent this call together with others ended early; "
-        "a second call on the same object answers as this one would have"
+        "the task that sent this call together with others ended early", advice=ON_THE_SAME_OBJECT
     )
 
 

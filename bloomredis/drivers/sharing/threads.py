@@ -21,6 +21,7 @@ from bloomredis.drivers.sharing.batch import (
 )
 from bloomredis.drivers.sync import drive, execute_step
 from bloomredis.errors import OutcomeUnknownError
+from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
 from bloomredis.protocol import forks
 from bloomredis.protocol.steps import Call, Op, Reply
 
@@ -157,8 +158,7 @@ class Threads:
     def _run_batch(self, trip: _Trip) -> None:
         self._runner = threading.get_ident()
         answers: BatchOutcome = OutcomeUnknownError(
-            "the thread that sent this call together with its own was interrupted; "
-            "a second call on the same object answers as this one would have"
+            "the thread that sent this call together with its own was interrupted", advice=ON_THE_SAME_OBJECT
         )
         try:
             items = trip.batch.items

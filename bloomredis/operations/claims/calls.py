@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from mmh3 import hash_bytes
 
 from bloomredis.arguments import shown
-from bloomredis.errors import ClaimLostError, ConnectionFailedError
+from bloomredis.errors import ClaimLostError
 from bloomredis.operations.claims.patience import call_each, retry_until_leases_end
 from bloomredis.operations.claims.state import (
     ClaimOptions,
@@ -31,7 +31,7 @@ from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Sessions, give_back
-from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, is_used_by_clone
+from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, failed, is_used_by_clone
 from bloomredis.protocol.steps import Op, Part
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.claim_calls import MOST_CLAIMS, ClaimCall, CommitCall
@@ -241,7 +241,7 @@ class Claims:
                     _COMMIT, handle, arguments, keys, again=self._retry_safe, kind=CommitCall
                 )
                 if reply not in (_COMMITTED, _DENIED, _DONE):
-                    raise ConnectionFailedError(f"{reply!r:.80} is no reply to a commit")
+                    raise failed(f"{reply!r:.80} is no reply to a commit")
         except Refusal as refusal:
             if not is_used_by_clone(refusal):
                 raise
@@ -308,7 +308,8 @@ class Claims:
             raise self._lost(state)
         if state.status != "claimed":
             raise ClaimLostError(
-                f"{shown(state.item)} is not held by this worker: its state is {state.status!r}"
+                f"{shown(state.item)} is not held by this worker: its state is {state.status!r}",
+                advice="test the claim first: if claim: ...",
             )
 
     def _lost(self, state: ClaimState, *, is_done: bool = False) -> ClaimLostError:
@@ -316,7 +317,8 @@ class Claims:
         now = "the item is done already" if is_done else "another worker may have it"
         return ClaimLostError(
             f"the claim on {shown(state.item)} is over, and {now}: its lease ended, its owner claimed it "
-            "again, or its filter was cleared; nothing was changed: take a longer lease, or renew=True"
+            "again, or its filter was cleared; nothing was changed",
+            advice="take a longer lease, or renew=True",
         )
 
 

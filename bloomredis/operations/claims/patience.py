@@ -16,7 +16,7 @@ from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
 from bloomredis.protocol.clock import pauses
 from bloomredis.protocol.gather import gather, through, unless_failed
-from bloomredis.protocol.replies import TRANSIENT_WORDS, is_unsent
+from bloomredis.protocol.replies import is_unsent
 from bloomredis.protocol.steps import Call, Many, Op, Reply, Sleep, Step
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ def _is_worth_retry(error: Exception | None, state: ClaimState) -> bool:
 
     Without `retry_safe` a commit has no session, and is not retried if it may have been executed.
     """
-    if state.remaining == 0 or (isinstance(error, ServerRefusedError) and error.word not in TRANSIENT_WORDS):
+    if state.remaining == 0 or (isinstance(error, ServerRefusedError) and not error.passes):
         return False
     if isinstance(error, OutcomeUnknownError):
         return state.session is not None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from bloomredis.bits.arrays import NDArray, np
@@ -264,7 +265,8 @@ def _merged_error(
     tokens: list[str | None] = [None] * (len(source) - until)
     for i, token in zip(ask[len(error.results) :], error.tokens, strict=False):
         tokens[i - until] = token
-    merged = BatchInterruptedError(error.args[0], results, source[until:], tokens)
+    merged = copy(error)
+    merged.results, merged.rest, merged.tokens = results, source[until:], tokens
     merged.answers = _answers(error.answers, ask, results)
     return merged
 

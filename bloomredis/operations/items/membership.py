@@ -41,6 +41,7 @@ from bloomredis.protocol.replies import (
     OutcomeMatters,
     Refusal,
     checked,
+    failed,
     flags_of,
     is_used_by_clone,
     raise_explained,
@@ -107,7 +108,7 @@ class Membership:
                 try:
                     there = reading.answer_in((yield reading))
                 except Exception as error:
-                    raise_explained(error)
+                    raise_explained(error, self._stored.name)
                 if there is not None:
                     return there  # else the script is called, and detects the reason
             packed = handle.layout.pack_one(item)
@@ -323,7 +324,7 @@ class Membership:
         waited = clock.now() - call.sent
         if waited > RECEIPT_SECONDS and not all(flags := flags_of(reply)):
             # If the receipt expired before a retry, this very call may have added the items that are there.
-            late = ConnectionFailedError(f"the reply came {waited:.0f} s after the first sending")
+            late = failed(f"the reply came {waited:.0f} s after the first sending")
             self._raise_unknown(late, call, late=flags)
         self.end_call(call)
         return reply

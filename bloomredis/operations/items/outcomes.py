@@ -25,16 +25,17 @@ from bloomredis.protocol.replies import (
 TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError, FilterFullError)
 """Errors after which a caller can go on with the same items, once the reason is gone."""
 
-_ADVICE: Final = "ask again with the token of this error"
-_ADVICE_WITHOUT: Final = "a second call on the same object answers as this one would have"
+ASK_AGAIN: Final = "ask again with the token of this error"
+ON_THE_SAME_OBJECT: Final = "a second call on the same object answers as this one would have"
 _FORGOTTEN: Final = (
     "the item is in {!r}, perhaps by a call that got no reply and whose receipt is gone: whether it was new "
     "cannot be known any more, and no retry will tell (error.final)"
 )
+_DECIDE: Final = "decide whether to do the item's work, which may have been done already"
 
 UNCOUNTED: Final = (
     "a call on {!r} got no reply, and its receipt is gone: whether it was executed cannot be known any more, "
-    "and a retry might count it twice (error.final); the next call without its token counts again"
+    "and a retry might count it twice (error.final)"
 )
 """For a filter in which every call counts."""
 
@@ -70,15 +71,18 @@ def raise_unknown(
         a clone has used the call's session is treated like None.
     :param forgotten: the message for a forgotten call.
     """
-    advice = _ADVICE if tokens[0] else _ADVICE_WITHOUT
+    advice = ASK_AGAIN if tokens[0] else ON_THE_SAME_OBJECT
     unknown: OutcomeUnknownError
     if error is None or is_used_by_clone(error):
-        unknown = OutcomeUnknownError(forgotten.format(name), tokens[0])
+        way_out = "the next call without its token counts again" if forgotten is UNCOUNTED else _DECIDE
+        unknown = OutcomeUnknownError(forgotten.format(name), tokens[0], advice=way_out)
         unknown.final = True
     elif isinstance(error, ConnectionFailedError):
         unknown = in_doubt(error, name, advice, tokens[0])
     elif isinstance(error, Refusal):  # a retry was refused
-        unknown = OutcomeUnknownError(f"what a call on {name!r} did cannot be known any more: {error}")
+        unknown = OutcomeUnknownError(
+            f"what a call on {name!r} did cannot be known any more: {error}", advice=_DECIDE
+        )
     elif isinstance(error, ServerRefusedError):
         unknown = refused_in_doubt(error, advice, tokens[0])
     else:
@@ -133,12 +137,16 @@ def interrupted_by(
     then = f", and then with {call}(iterator) for the items that were not read yet" if stream else ""
     final = isinstance(error, OutcomeUnknownError) and error.final
     rest, once = ("error.rest[1:]", "") if final else ("error.rest", " once the reason is gone")
+    going_on = f"go on with {call}({rest}){once}{then}: nothing is lost"
+    reason, advice = (error.problem, error.advice) if isinstance(error, BloomError) else (error, "")
     interrupted = BatchInterruptedError(
-        f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with {call}({rest})"
-        f"{once}{then}: nothing is lost",
+        f"{len(answers)} of {len(items)} items were answered, then: {reason}",
         list(answers),
         items[len(answers) :],
         tokens,
+        advice=f"{advice}; then {going_on}" if advice else going_on,
+        command=error.command if isinstance(error, BloomError) else "",
     )
     interrupted.final = final
+    interrupted.passes = isinstance(error, BloomError) and error.passes
     return interrupted

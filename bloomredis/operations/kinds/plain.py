@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import Any, Final, Unpack, cast
 
@@ -105,7 +106,7 @@ class PlainOperations(Queueing, FilterOperations):
     def _behind(self, item: str | bytes, refused: FilterFullError, there: object) -> Op[object]:
         """Answer an item behind a refused one; an earlier call may have added it without a reply."""
         if (code := as_bytes(item)) not in self.pending.items:
-            return False if there else FilterFullError(*refused.args)
+            return False if there else copy(refused)
         try:
             return (yield from self.items.add_one(code, None))
         except BloomError as error:

@@ -45,5 +45,9 @@ def adoption(name: str, expansion: int, tightening_ratio: float, encoded: int | 
     """Turn a `BloomFilter` into the first layer of a filter that grows."""
     growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
     ratio = arguments.share("tightening_ratio", tightening_ratio)
-    with OutcomeMatters(name, "check the outcome: ScalingBloomFilter.open() succeeds if it was adopted"):
+    with OutcomeMatters(
+        name,
+        "check the outcome: ScalingBloomFilter.open() succeeds if it was adopted",
+        "bloomredis info shows --kind scaling if it was adopted",
+    ):
         yield from adopt(name, encoded, growth, ratio)

@@ -343,10 +343,8 @@ def counted(done: Callable[[], int]) -> Iterator[None]:
     try:
         yield
     except TRANSIENT as error:
-        message, *others = error.args
-        error.args = (
-            f"{message}; load() has added the first {done()} items, and may be called again with all",
-            *others,
+        error.restate(
+            f"{error.problem}; load() has added the first {done()} items, and may be called again with all"
         )
         raise
 
@@ -393,7 +391,9 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
         # The filter may have been lost and replaced meanwhile.
         handle = stored.handle or (yield from stored.open())
         if stored.segmented(handle) != load.layout:
-            raise FilterLostError(f"{stored.name!r} was replaced by a filter with other bits; load again")
+            raise FilterLostError(
+                f"{stored.name!r} was replaced by a filter with other bits", advice="load again"
+            )
         try:
             yield from _or_segments(stored, membership, handle, load)
         except LayoutChanged:

@@ -138,7 +138,9 @@ class LocalFilter(Generic[I]):
         if found.header.generation and theirs.header.generation:
             mergeable.check_mergeable(self.name, self.about.saved, other.name, other.about.saved)
         elif self._answers.layout != other._answers.layout:
-            raise FilterMismatchError(f"{self.name!r} and {other.name!r} have different layouts")
+            raise FilterMismatchError(
+                f"{self.name!r} and {other.name!r} have different layouts", advice="ask both"
+            )
         bits = Bits(self._answers.layout, bytearray(self._answers.bytes))
         bits.unite(0, other._answers.bytes)
         self._answers, self.about = bits, info.Parts([(info.united(found, theirs, bits), bits)])

@@ -153,7 +153,9 @@ def _merge_part(
             if added:
                 yield from into.membership.add_count(handle, added)
         except LayoutChanged:
-            raise FilterLostError(f"{into.name!r} was replaced during the merge: merge again") from None
+            raise FilterLostError(
+                f"{into.name!r} was replaced during the merge", advice="merge again"
+            ) from None
     return added
 
 
@@ -193,7 +195,7 @@ def _in_server(send: Callable[[Arguments], Op[int]], name: str, part: Part, run:
         total += sum(new for new in added if new > 0)
         if min(added) >= 0:
             return total
-    raise FilterLostError(f"{name!r} was cleared, deleted or lost while it was read: merge again")
+    raise FilterLostError(f"{name!r} was cleared, deleted or lost while it was read", advice="merge again")
 
 
 def _new_bits(before: bytes, piece: bytes) -> int:

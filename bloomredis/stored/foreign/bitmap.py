@@ -115,7 +115,7 @@ class StoredBitmap(Stored):
         try:
             found = yield from send_all(commands, forms.integer)
         except Refusal as refusal:
-            raise self.explained(refusal) from refusal
+            raise self.explained(refusal) from None
         sizes = zip(found[::2], found[1::2], strict=True)
         return [
             Description(key, _header(layout), size, 0, ttl_seconds(ttl))
@@ -217,13 +217,14 @@ class ConfiguredBitmap(StoredBitmap):
         try:
             found = yield from reading
         except Refusal as refusal:
-            raise self.explained(refusal) from refusal
+            raise self.explained(refusal) from None
         for (field, value), reply in list(zip(self._config.items(), found, strict=True))[:2]:
             there = reply if isinstance(reply, str) else reply.decode(errors="replace")
             if there != value:
                 raise FilterMismatchError(
-                    f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}; "
-                    "create the layout with the parameters that the other system used"
+                    f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}",
+                    advice="create the layout with the parameters that the other system used",
+                    command="give a --layout with the parameters that the other system used",
                 )
         return self.assume()
 

@@ -129,15 +129,16 @@ class StoredChain(StoredBitmap):
         if not 0 <= cursor < MOST_BITMAPS:
             raise FilterMismatchError(
                 f"the chain {self.name!r} has {cursor + 1} bitmaps, which takes too long to test: at most "
-                f"{MOST_BITMAPS} are possible; begin another chain with a larger capacity"
+                f"{MOST_BITMAPS} are possible",
+                advice="begin another chain with a larger capacity",
             )
         self._cursor = cursor
         self.assume()
 
     def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         raise FilterFullError(
-            f"the chain {self.name!r} has {MOST_BITMAPS} bitmaps, and the last is half full; "
-            "begin another chain with a larger capacity"
+            f"the chain {self.name!r} has {MOST_BITMAPS} bitmaps, and the last is half full",
+            advice="begin another chain with a larger capacity",
         )
         yield  # which makes this a generator, like the other recoveries
 
@@ -147,7 +148,8 @@ class StoredChain(StoredBitmap):
 
     def _no_cursor(self, found: object) -> FilterMismatchError:
         return FilterMismatchError(
-            f"{self._cursor_key.decode()!r} must hold the number of a bitmap of {self.name!r}, not {found}"
+            f"{self._cursor_key.decode()!r} must hold the number of a bitmap of {self.name!r}, not {found}",
+            advice="delete the key to begin with the first bitmap, or use another name",
         )
 
     RECOVERY = StoredBitmap.RECOVERY | {

@@ -30,8 +30,12 @@ def adopt(name: str, encoding: int | None, expansion: int, tightening_ratio: flo
         rounds = yield from next_round(rounds, name)
         try:
             found = (yield from stored.describe()).header
-        except FilterNotFoundError as error:
-            raise FilterNotFoundError(f"there is no filter {name!r} to adopt") from error.__cause__
+        except FilterNotFoundError:
+            raise FilterNotFoundError(
+                f"there is no filter {name!r} to adopt",
+                advice="ScalingBloomFilter() with capacity and error_rate creates one",
+                command="bloomredis create with --kind scaling makes one",
+            ) from None
         record = _record(found, expansion, tightening_ratio)
         keys = [stored.key, stored.auxiliary + b"layer:0"]
         made = [found.identity, record.template(), record.layer(0).pack()]

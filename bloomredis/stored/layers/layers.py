@@ -16,11 +16,8 @@ from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import (
-    BloomError,
     FilterFullError,
-    FilterMismatchError,
     FilterNotFoundError,
-    OutcomeUnknownError,
 )
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import call
@@ -63,6 +60,7 @@ class StoredLayers(Versioned[LayerRecord]):
     ) -> None:
         super().__init__(name, **options)
         self._made = made
+        self.called = KINDS[made.kind]
         self._new = new and new.encoded(self.encoding or 0)  # None if only a stored filter may be opened
         self.creates = new is not None
         self._wanted: dict[str, object] = {} if new is None else new.parameters
@@ -70,10 +68,6 @@ class StoredLayers(Versioned[LayerRecord]):
             self._wanted["layout"] = layout
         self._record: LayerRecord | None = None
         self._damaged: LayerRecord | None = None  # the record to replace by an empty one
-
-    @property
-    def called(self) -> str:
-        return KINDS[self._made.kind]
 
     @property
     def record(self) -> LayerRecord:
@@ -104,7 +98,7 @@ class StoredLayers(Versioned[LayerRecord]):
                 data, size, ttl = yield from call(_DESCRIBE, [key], [])
             except Refusal as refusal:
                 if refusal.word != replies.MISSING:
-                    raise self.explained(refusal) from refusal
+                    raise self.explained(refusal) from None
                 continue
             left = ttl if ttl < 0 else max(0, ttl - self.record.grace)
             if left:
@@ -146,10 +140,15 @@ class StoredLayers(Versioned[LayerRecord]):
         try:
             found = yield from self._begin(known, known.following())
         except FilterFullError as error:
-            raise FilterFullError(f"{self.name!r} is full: {error}") from None
+            error.restate(f"{self.name!r} is full: {error.problem}")
+            raise
         except Refusal as met:
             if met.word == replies.FULL:
-                raise FilterFullError(f"{self.name!r} is full: {met.detail}") from None
+                raise FilterFullError(
+                    f"{self.name!r} is full: {met.detail}",
+                    advice="load the items into a new filter with a larger capacity",
+                    command="create a filter with a larger --capacity, and add the items again",
+                ) from None
             yield from self._recover(met, handle)
         else:
             self._switch(found, handle)
@@ -248,7 +247,7 @@ class StoredLayers(Versioned[LayerRecord]):
         try:
             return (yield from self._begin(known, wanted, others))
         except Refusal as refusal:
-            raise self.explained(refusal) from refusal
+            raise self.explained(refusal) from None
 
     def _begin(
         self, known: LayerRecord | None, wanted: LayerRecord, others: Sequence[int] = ()
@@ -268,7 +267,7 @@ class StoredLayers(Versioned[LayerRecord]):
         try:
             (data, left), policy = yield from call(_ADD_LAYER, keys, arguments, self.wait)
         except Unconfirmed as error:
-            raise OutcomeUnknownError(str(error)) from None
+            raise replies.in_doubt(error, self.name, replies.AGAIN) from None
         if known is None:
             self._check_ttl(left)
         self._warn_of_eviction(policy)
@@ -278,12 +277,6 @@ class StoredLayers(Versioned[LayerRecord]):
         """Return the record of a handle."""
         *_, length = _IDENTITY.unpack_from(handle.identity)
         return self._made.parse(handle.identity[_IDENTITY.size :][:length])
-
-    def explained(self, refusal: Refusal) -> BloomError:
-        """Return the public error for a caller who has not used the filter before."""
-        if refusal.word == replies.FOREIGN:
-            return FilterMismatchError(f"{self.name!r} holds no {self.called} ({refusal}); use another name")
-        return super().explained(refusal)
 
     def _parsed(self, stored: bytes | str) -> LayerRecord:
         """Return the record in a reply's bytes or in a refusal's hexadecimal digits."""

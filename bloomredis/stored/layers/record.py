@@ -276,7 +276,11 @@ def _made(capacity: int, error_rate: float, layout: str, whole_rate: float, rule
             items, _share(items, rules) * error_rate, layout, finest=finest, small_blocks=False
         )
     except ValueError as error:
-        raise FilterFullError(f"it cannot have another layer: {error}, or make it larger") from None
+        raise FilterFullError(
+            f"it cannot have another layer: {error}",
+            advice="load the items into a new filter with a larger capacity",
+            command="create a filter with a larger --capacity, and add the items again",
+        ) from None
     return replace(planned, error_rate=error_rate)
 
 

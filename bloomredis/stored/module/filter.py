@@ -47,7 +47,6 @@ from bloomredis.stored.planning import StorageOptions
 from bloomredis.stored.state.base import CONTAINS, Arguments
 from bloomredis.stored.state.handle import Description, Handle, LayoutChanged, ttl_seconds
 from bloomredis.stored.state.item_calls import Contains, FilterCall
-from bloomredis.stored.state.reaction import full
 from bloomredis.stored.state.versioned import Versioned
 
 R = TypeVar("R")
@@ -147,14 +146,15 @@ def other_layout(error: FilterMismatchError) -> Iterator[Literal["module"]]:
 
     If the server turns out to have no module, the key holds no filter of it, so the first error is raised.
     """
-    if not isinstance(error.__cause__, Refusal) or error.__cause__.word != replies.WRONG_TYPE:
+    met = error.__context__
+    if not isinstance(met, Refusal) or met.word != replies.WRONG_TYPE:
         raise error
     try:
         yield "module"
     except ServerRefusedError as refused:
         if refused.word != replies.MODULE:
             raise
-        raise error from error.__cause__
+        raise error from None
 
 
 class ContainsByModule(Contains):
@@ -223,8 +223,11 @@ class StoredModule(Versioned[MarkedFilter]):
     def full(self) -> FilterFullError:
         """Return the error for a filter that has reached its capacity."""
         capacity = 0 if self.head is None else self.head.capacity
-        return full(
-            self.name, capacity, "with more the server's module makes it larger; leave on_full out to let it"
+        return FilterFullError(
+            f"{self.name!r} is full and was made for capacity {capacity}: with more the server's module "
+            "makes it larger",
+            advice="leave on_full out to let it",
+            command="the next add makes it larger",
         )
 
     # -- calls
@@ -254,7 +257,7 @@ class StoredModule(Versioned[MarkedFilter]):
         """Return the `count` answers in the outcome of a test, which also tests the markers."""
         if isinstance(outcome, Exception):
             try:
-                replies.raise_explained(outcome)
+                replies.raise_explained(outcome, self.name)
             except Exception as error:
                 self._raise_understood(error)
         answers = answers_of(read("BF.MEXISTS", forms.integers, outcome), count)
@@ -271,7 +274,7 @@ class StoredModule(Versioned[MarkedFilter]):
     def _raise_understood(self, error: Exception) -> NoReturn:
         """Raise an error; explain it if the module refuses an item or the server has no module."""
         if isinstance(error, Refusal) and error.word == replies.FULL:
-            raise self.explained(error) from error
+            raise self.explained(error) from None
         if "nknown" in str(error) and "ommand" in str(error):
             raise replies.without_module(self.name) from error
         raise error
@@ -282,7 +285,8 @@ class StoredModule(Versioned[MarkedFilter]):
             return replies.without_module(self.name)
         if refusal.word == replies.FULL:
             return FilterFullError(
-                f"{self.name!r} takes no more items ({refusal.detail}): create a larger or a growing filter"
+                f"{self.name!r} takes no more items ({refusal.detail})",
+                advice="create a larger or a growing filter",
             )
         return super().explained(refusal)
 
@@ -320,7 +324,9 @@ class StoredModule(Versioned[MarkedFilter]):
                 break
         raise FilterMismatchError(
             f"{self.name!r} is a filter of the server's module without markers of this library, so "
-            f"its loss could not be detected; {self.called}.open(client, {self.name!r}) adds them"
+            "its loss could not be detected",
+            advice=f"{self.called}.open(client, {self.name!r}) adds them",
+            command="`bloomredis reserve` adds them",
         )
 
     def _asked(self, rate: float, *, create: bool) -> Op[tuple[ModuleState, Sequence[int], bytes]]:
@@ -343,7 +349,9 @@ class StoredModule(Versioned[MarkedFilter]):
         try:
             return read_state(ttl, info, dump)
         except ValueError as error:
-            raise FilterMismatchError(f"{self.name!r} cannot be used here: {error}") from None
+            raise FilterMismatchError(
+                f"{self.name!r} cannot be used here: {error}", advice="use another name"
+            ) from None
 
     def _identified(self, state: ModuleState, kind: bytes, answers: Sequence[int]) -> Op[MarkedFilter | None]:
         """Return the filter with its generation; None if it was replaced meanwhile."""

@@ -19,7 +19,6 @@ from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, Layer, ttl_seconds
-from bloomredis.stored.state.reaction import full
 from bloomredis.stored.state.versioned import Versioned
 
 R = TypeVar("R")
@@ -49,6 +48,7 @@ class StoredFilter(Versioned[Header]):
     ) -> None:
         super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait, encoding=encoding)
         self._kind = kind
+        self.called = KINDS[kind]
         self.is_one_bitmap = kind == header.FILTER
         self._new = new and replace(new, encoding=self.encoding or 0)
         self.creates = new is not None
@@ -59,10 +59,6 @@ class StoredFilter(Versioned[Header]):
     def head(self) -> Header | None:
         """The header that was found, or else the header that a new filter would get."""
         return self._found or self._new
-
-    @property
-    def called(self) -> str:
-        return KINDS[self._kind]
 
     def describe(self) -> Op[Description]:
         """Read the stored filter, whatever its generation."""
@@ -101,15 +97,18 @@ class StoredFilter(Versioned[Header]):
     def full(self) -> FilterFullError:
         """Return the error for a filter that has reached its capacity."""
         capacity, rate = (0, 0.0) if self.head is None else (self.head.capacity, self.head.error_rate)
-        way_out = (
-            f"with more it errs more often than error_rate {rate}. To let it grow, make the programs "
-            "ScalingBloomFilter, then call ScalingBloomFilter.adopt()"
+        return FilterFullError(
+            f"{self.name!r} is full and was made for capacity {capacity}: with more it errs more often than "
+            f"error_rate {rate}",
+            advice="to let it grow, make the programs ScalingBloomFilter, then call "
+            "ScalingBloomFilter.adopt()",
+            command="to let it grow, run `bloomredis adopt`, and use --kind scaling",
         )
-        return full(self.name, capacity, way_out)
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         raise FilterMismatchError(
-            f"{self.name!r} is damaged: its string ends before its bits do; delete the key or restore it"
+            f"{self.name!r} is damaged: its string ends before its bits do",
+            advice="delete the key or restore it",
         )
         yield  # which makes this a generator, like the other recoveries
 
@@ -179,8 +178,8 @@ class StoredFilter(Versioned[Header]):
             raise header.unusable(self.name, error) from None
         if not head.has_size(size):
             raise FilterMismatchError(
-                f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
-                "delete the key or restore it"
+                f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}",
+                advice="delete the key or restore it",
             )
         self.compare({field: getattr(head, field) for field in self._wanted}, self._wanted)
         encoding.check_encoding(self.name, head.encoding, self.encoding)

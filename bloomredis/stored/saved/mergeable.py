@@ -36,7 +36,9 @@ def check_mergeable(name: str, own: Saved, other_name: str, other: Saved) -> Non
         if one != another:
             raise FilterMismatchError(
                 f"{name!r} has {one}, and {other_name!r} has {another}: only filters with the same "
-                "parameters can be merged; load the items of one into the other, or ask both"
+                "parameters can be merged",
+                advice="load the items of one into the other, or ask both",
+                command="add the items of one to the other, or check both",
             )
 
 

@@ -91,7 +91,10 @@ def _layer_parts(stored: StoredLayers) -> Op[StoredParts]:
     keys = {number: stored.layer_key(number) for number in record.numbers}
     left = [number for number in record.numbers if keys[number] in found]  # some may have ended
     if not left:
-        raise FilterNotFoundError(f"{stored.name!r} has forgotten all its items, so nothing can be saved")
+        raise FilterNotFoundError(
+            f"{stored.name!r} has forgotten all its items, so nothing can be saved",
+            advice="save it after the next add",
+        )
     newest = found[keys[left[0]]]
     parts = tuple(Part(number, found[keys[number]].header) for number in left)
     saved = Saved(record.forgetting(len(left)).pack(), parts, _milliseconds(newest))
@@ -120,7 +123,8 @@ def _checked(name: str, saved: Saved, keys: Mapping[int, bytes]) -> StoredParts:
 
 def _lost(name: str) -> FilterLostError:
     return FilterLostError(
-        f"{name!r} was cleared, deleted or lost while it was read, and nothing was written: begin again"
+        f"{name!r} was cleared, deleted or lost while it was read, and nothing was written",
+        advice="begin again",
     )
 
 

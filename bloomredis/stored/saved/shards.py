@@ -56,7 +56,9 @@ class RestoredShards:
         if any((yield from self._stored.each(shard.seen() for shard in shards))):
             raise FilterMismatchError(
                 f"shards of {self.name!r} exist without their record, which was lost or is about to be "
-                "written: delete() the filter, wait a minute, or use another name"
+                "written",
+                advice="delete() the filter, wait a minute, or use another name",
+                command="wait a minute, or use another name",
             )
 
     def write(self, part: Part, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
@@ -99,7 +101,8 @@ class RestoredShards:
             found = yield from self._stored.look()
         if not found or found.record.head.generation != generation:
             raise FilterMismatchError(
-                f"{self.name!r} was replaced while it was written; check the filter that exists now"
+                f"{self.name!r} was replaced while it was written",
+                advice="check the filter that exists now",
             )
 
     def discard(self) -> Op[None]:

@@ -102,7 +102,8 @@ class Writing:
     def _vanished(self) -> FilterLostError:
         return FilterLostError(
             f"a temporary key of {self._name!r} has vanished (evicted, flushed, or this process was "
-            "stopped for ten minutes); nothing was stored under that name: begin again"
+            "stopped for ten minutes), and nothing was stored under that name",
+            advice="begin again",
         )
 
 

@@ -69,7 +69,7 @@ class OwningFilter(Protocol):
     def lose_part(self, what: str) -> None:
         """Report the loss of a shard: raise `FilterLostError` or return, as `on_lost` says."""
 
-    def raise_loss(self, lost: str) -> NoReturn:
+    def raise_loss(self, lost: FilterLostError) -> NoReturn:
         """Tell a caller of a loss."""
 
 
@@ -112,11 +112,14 @@ class StoredShard(Versioned[Seen]):
         try:
             head = header.parse(data)
         except ValueError as error:
-            raise FilterMismatchError(f"{self.name!r} is no shard of a sharded filter: {error}") from None
+            raise FilterMismatchError(
+                f"{self.name!r} is no shard of a sharded filter: {error}",
+                advice="delete the key, or use another name",
+            ) from None
         if not head.has_size(size):
             raise FilterMismatchError(
-                f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
-                "delete the key or restore it"
+                f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}",
+                advice="delete the key or restore it",
             )
         return Seen(head, size, ttl)
 
@@ -149,7 +152,10 @@ class StoredShard(Versioned[Seen]):
         yield from opening
         record = self._of.cached_record
         if record.placement != self._record.placement:
-            raise FilterLostError(f"{self._of.name!r} was replaced by a filter with other shards: {record}")
+            raise FilterLostError(
+                f"{self._of.name!r} was replaced by a filter with other shards: {record}",
+                advice="repeat the call, which opens that filter",
+            )
         head = record.shard_made(record.made[self._number])
         if self._generation != head.generation:
             self._generation, self.counted = head.generation, 0
@@ -195,7 +201,7 @@ class StoredShard(Versioned[Seen]):
         self.forget()
         self._of.lose_part(what)
 
-    def raise_loss(self, lost: str) -> NoReturn:
+    def raise_loss(self, lost: FilterLostError) -> NoReturn:
         self._of.raise_loss(lost)
 
     def _recover_shard(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - all are losses

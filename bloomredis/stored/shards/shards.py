@@ -353,8 +353,12 @@ class StoredShards(Versioned[SeenRecord]):
         try:
             yield
         except ServerRefusedError as error:
-            message = f"{verb}() of {self.name!r} was done in part, so call it again; {error}"
-            raise RefusedOutcomeUnknownError(message, error.word) from error
+            raise RefusedOutcomeUnknownError(
+                f"{verb}() of {self.name!r} was done in part: {error.problem}",
+                error.word,
+                advice=f"{error.advice}; then call {verb}() again",
+                command=f"{error.command}; then run the command again",
+            ) from error
 
     def _write_anew(self, state: int) -> Op[tuple[ShardRecord | None, bool]]:
         """Store a record with a new generation and this state; return it, and whether it replaced a record.

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, ClassVar, Final, NoReturn, TypedDict, TypeVar, Unpack, cast
 from zlib import crc32
 
@@ -119,6 +120,8 @@ class Stored(ABC):
     notices_loss: ClassVar[bool] = True
     """True if scripts detect that the filter is missing; only then may a replica execute them."""
 
+    called: str = "BloomFilter"
+    """The name of the public class."""
     creates: bool = False
     """True if the object has the parameters to create a missing filter."""
     only_read: str | None = None
@@ -132,7 +135,7 @@ class Stored(ABC):
         self.auxiliary = auxiliary_prefix(key)  # the prefix of its other keys
         self.wait = wait
         self.in_flight = InFlight()
-        self._lost: str | None = None  # the message, until the caller has handled the loss
+        self._lost: FilterLostError | None = None  # to be copied, until the caller has handled the loss
         self._changes = 0  # the number of times it was opened or reset
         self.handle: Handle | None = None
 
@@ -154,7 +157,7 @@ class Stored(ABC):
         *,
         generation: bytes = b"",
         layers: int = 1,
-        ends: list[str] | None = None,
+        ends: list[FilterLostError] | None = None,
     ) -> Handle:
         """Store and return the handle of a verified filter.
 
@@ -171,7 +174,7 @@ class Stored(ABC):
         before = self.handle
         if ends is None:
             ends = before.ends if before is not None and before.generation == generation else []
-        fields = identity, layout, items, key, tuple(extra), generation, check, variant
+        fields = identity, layout, items, key, tuple(extra), generation, check, variant, self.name
         self.handle = handle = Handle(*fields, ends=ends)
         self._lost = None
         return handle
@@ -199,9 +202,9 @@ class Stored(ABC):
         :param marks: acknowledge a loss for all objects; None if this object has raised one.
         """
 
-    def raise_loss(self, lost: str) -> NoReturn:
+    def raise_loss(self, lost: FilterLostError) -> NoReturn:
         """Tell a caller of a loss."""
-        raise FilterLostError(lost)
+        raise copy(lost)
 
     def untold(self, looking: Op[T]) -> Op[T]:
         """Run work that no caller asked for; a loss that it detects stays to be told."""
@@ -421,18 +424,21 @@ class Stored(ABC):
         if replies.is_used_by_clone(refusal):
             return refusal  # `in_session` repeats the call in another session
         if refusal.word == replies.MISSING:
-            way_out = (
-                "add() or reserve() creates it"
+            return FilterNotFoundError(
+                f"there is no filter {self.name!r}",
+                advice="add() or reserve() creates it"
                 if self.creates
-                else "give capacity and error_rate to create it"
+                else f"give capacity= and error_rate= to {self.called}() to create it",
+                command="bloomredis create makes one",
             )
-            return FilterNotFoundError(f"there is no filter {self.name!r}; {way_out}")
         return FilterMismatchError(
-            f"{self.name!r} holds no Bloom filter ({refusal}); use another name, "
-            "or give the layout= of the other system whose bitmap it is (bloomredis.compat)"
+            f"{self.name!r} holds no Bloom filter ({refusal.detail})",
+            advice="use another name, or a BloomFilter with the layout= of the other system whose bitmap it "
+            "is (bloomredis.compat)",
+            command="use another name, or give the --layout of the other system whose bitmap it is",
         )
 
 
 def taken(name: str) -> FilterMismatchError:
     """Return the error for a name that is in use."""
-    return FilterMismatchError(f"{name!r} exists already; delete it first, or use another name")
+    return FilterMismatchError(f"{name!r} exists already", advice="delete it first, or use another name")

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from typing import Final, Self
 
-from bloomredis.errors import ConnectionFailedError
 from bloomredis.protocol import replies
 from bloomredis.protocol.merging import Mergeable
 from bloomredis.protocol.replies import Refusal, claims_of
@@ -111,7 +110,7 @@ class CommitCall(_ClaimsCall):
         """Yield the reply to each of the calls; each has one commit."""
         text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
         if not isinstance(text, str) or not _COMMITS.fullmatch(text) or len(text) > len(calls):
-            raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {len(calls)} commits")
+            raise replies.failed(f"{reply!r:.80} is no reply with the answers to {len(calls)} commits")
         for answer in text.ljust(len(calls)):
             if answer == "-":
                 yield Refusal(replies.SESSION_REUSED, "the session has gone on since this call")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 from bloomredis.bits.layout import Layout, Packing
-from bloomredis.errors import BloomError
+from bloomredis.errors import BloomError, FilterLostError
 from bloomredis.protocol.calls import framed, tail_of
 from bloomredis.protocol.forks import register_after_fork
 from bloomredis.protocol.scripts import CAPPED, Script, Variant
@@ -90,9 +90,10 @@ class Handle:
     generation: bytes = b""  # empty for a bitmap of another system
     check: int = 0  # a checksum of the generation, for the names of calls
     script_variant: Variant = ()
+    name: str = ""  # of the filter, for errors
     is_capped: bool = field(init=False)  # its scripts refuse the first new item beyond the capacity
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # the number reported so far
-    ends: list[str] = field(default_factory=list, repr=False)  # the loss that all calls with it raise
+    ends: list[FilterLostError] = field(default_factory=list, repr=False)  # raised by all calls with it
     scripts: dict[object, Script[Any]] = field(default_factory=dict, repr=False)  # in its variant
     frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
 
@@ -120,4 +121,4 @@ class Handle:
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
-        return Handle, (*fields, self.script_variant)
+        return Handle, (*fields, self.script_variant, self.name)

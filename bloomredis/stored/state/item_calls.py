@@ -56,6 +56,11 @@ class FilterCall(ScriptCall[R]):
             self.text = script.text
 
     @property
+    def about(self) -> str:
+        """The filter's name."""
+        return self.handle.name
+
+    @property
     def tail(self) -> Command:
         """The parts of the command that follow the script's name."""
         return self.handle.tail(self.keys, self.arguments)

@@ -47,11 +47,3 @@ class Reaction:
             self._on_full(error)
         else:
             _log.warning("%s", error)
-
-
-def full(name: str, capacity: int, way_out: str) -> FilterFullError:
-    """Return the error for a full filter.
-
-    :param way_out: the consequence of more items than the capacity, and the way out.
-    """
-    return FilterFullError(f"{name!r} is full and was made for capacity {capacity}: {way_out}")

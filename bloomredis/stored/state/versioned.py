@@ -6,12 +6,13 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from threading import get_ident
 from typing import Final, Generic, NoReturn, TypeVar
 
 from bloomredis.arguments import OnLost
-from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
+from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.clock import next_round
@@ -55,14 +56,9 @@ class Versioned(Stored, Generic[ParametersT]):
         super().__init__(name, name.encode(), wait)
         self._ttl = ttl
         self._on_lost = on_lost
-        self._told: str | None = None  # the loss that a caller was told of last
+        self._told: FilterLostError | None = None  # the loss that a caller was told of last
         self._is_damaged = False  # a loss that only clear() mends
         self.encoding = encoding
-
-    @property
-    @abstractmethod
-    def called(self) -> str:
-        """The name of the public class."""
 
     @abstractmethod
     def _find(self, *, creates: bool) -> Op[ParametersT]:
@@ -169,7 +165,7 @@ class Versioned(Stored, Generic[ParametersT]):
             if self._changes == since:
                 return self._accept(found)
 
-    def _after(self, lost: str) -> Op[ParametersT | None]:
+    def _after(self, lost: FilterLostError) -> Op[ParametersT | None]:
         """Return the filter with which this object may go on after a loss; raise the loss if there is none.
 
         A caller is told of each loss at least once.
@@ -184,10 +180,10 @@ class Versioned(Stored, Generic[ParametersT]):
                 return found
         self.raise_loss(lost)
 
-    def raise_loss(self, lost: str) -> NoReturn:
+    def raise_loss(self, lost: FilterLostError) -> NoReturn:
         if lost is self._lost:  # otherwise the call was sent for an older filter
             self._told = lost
-        raise FilterLostError(lost)
+        super().raise_loss(lost)
 
     def untold(self, looking: Op[T]) -> Op[T]:
         """Run work that is not about items, or that no caller asked for: a loss stays to be told."""
@@ -209,9 +205,9 @@ class Versioned(Stored, Generic[ParametersT]):
         try:
             return (yield from call(script, keys or [self.key], arguments, wait))
         except Refusal as refusal:
-            raise self.explained(refusal) from refusal
+            raise self.explained(refusal) from None
         except Unconfirmed as error:
-            raise OutcomeUnknownError(str(error)) from None
+            raise replies.in_doubt(error, self.name, replies.AGAIN) from None
 
     def if_unchanged(
         self, script: scripts.Script[R], keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
@@ -221,7 +217,7 @@ class Versioned(Stored, Generic[ParametersT]):
             return (yield from call(script, keys, arguments, self.wait, again=again))
         except Refusal as refusal:
             if refusal.word not in (replies.CHANGED, replies.MISSING, replies.ENDED):
-                raise self.explained(refusal) from refusal
+                raise self.explained(refusal) from None
             return None
 
     def _watched(self, look: Callable[[Handle], Op[T]]) -> Op[T]:
@@ -242,7 +238,7 @@ class Versioned(Stored, Generic[ParametersT]):
                 if self.handle is handle:  # otherwise another call has handled the loss meanwhile
                     is_gone = isinstance(error, FilterNotFoundError)
                     yield from self._notice_loss(
-                        self.loss(replies.MISSING) if is_gone else str(error), handle
+                        self.loss(replies.MISSING) if is_gone else error.problem, handle
                     )
                 continue
             yield from self._recover(met, handle)
@@ -252,7 +248,7 @@ class Versioned(Stored, Generic[ParametersT]):
         self.report_loss(what, handle)
         yield from ()  # which makes this a generator, as in subclasses
 
-    def _loss(self) -> str | None:
+    def _loss(self) -> FilterLostError | None:
         """Return the loss that calls raise now, except those that the callback makes."""
         return None if self.in_flight.callback_thread == get_ident() else self._lost
 
@@ -272,12 +268,19 @@ class Versioned(Stored, Generic[ParametersT]):
         if self.in_flight.clears:
             self.handle = None
             return
-        since = " since this object first used it" if used and not damaged else ""
-        message = f"{what}{since}; what was added before is forgotten"
+        since = " since it was first used" if used and not damaged else ""
+        lost = FilterLostError(
+            f"{what}{since}; what was added before is forgotten",
+            advice="call clear() to start empty"
+            if damaged
+            else "call reserve() to go on with what is there now, or clear() to start empty",
+            command="`bloomredis clear` starts empty"
+            if damaged
+            else "`bloomredis reserve` continues with what is stored now, `bloomredis clear` starts empty",
+        )
         # Set `_lost` before the handle is dropped: a thread that saw neither would open the new filter.
         if self._on_lost == "raise":
-            way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
-            self._lost = lost = f"{message}. {way_out} clear() to start empty"
+            self._lost = lost
             self._is_damaged = damaged
             handle = self.handle
             if handle is not None:  # else another thread has met the loss, too
@@ -286,19 +289,19 @@ class Versioned(Stored, Generic[ParametersT]):
             self.raise_loss(lost)
         if callable(self._on_lost):
             self.in_flight.callback_thread = get_ident()
-            self._lost = message  # other threads are refused meanwhile
+            self._lost = lost  # other threads are refused meanwhile
             self.handle = None
             try:
-                self._on_lost(FilterLostError(message))
+                self._on_lost(copy(lost))
             except BaseException:
-                self.handle, self._lost = None, message  # until the caller handles the loss
+                self.handle, self._lost = None, lost  # until the caller handles the loss
                 raise
             finally:
                 self.in_flight.callback_thread = 0
             self._lost = None
         else:
             self.handle = None
-        _log.warning("%s; going on with what is there now, or a new one", message)
+        _log.warning("%s; going on with what is there now, or a new one", lost.problem)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
         return self._notice_loss(self.loss(refusal.word), handle)
@@ -316,13 +319,12 @@ class Versioned(Stored, Generic[ParametersT]):
     def _check_count(self, count: int, before: int, handle: Handle) -> None:
         """Remember a count; raise `FilterLostError` if it is smaller than a count seen before."""
         if count < before:
-            raise FilterLostError(self.older(before))
+            raise FilterLostError(
+                f"{self.name!r} was replaced by an older copy: it had counted {before} items",
+                advice="reserve() goes on with it",
+            )
         if self.handle is handle:  # otherwise another call has opened the filter again meanwhile
             self.counted = max(self.counted, count)
-
-    def older(self, counted: int) -> str:
-        """Return the message for a count that is smaller than a count seen before."""
-        return f"{self.name!r} was replaced by an older copy: it had counted {counted} items"
 
     RECOVERY = dict.fromkeys(LOSSES, _recover_loss) | {replies.FULL: _recover_full}
 
@@ -331,6 +333,8 @@ class Versioned(Stored, Generic[ParametersT]):
         for parameter, value in wanted.items():
             if found[parameter] != value:
                 raise FilterMismatchError(
-                    f"{self.name!r} holds {parameter} {found[parameter]!r}, not {value!r}; open it with "
-                    f"{self.called}.open(), which takes what is stored, or use another name"
+                    f"{self.name!r} holds {parameter} {found[parameter]!r}, not {value!r}",
+                    advice=f"open it with {self.called}.open(), which takes what is stored, or use another "
+                    "name",
+                    command="leave the option out to take what is stored, or use another name",
                 )

@@ -1,0 +1,130 @@
+"""Explanations of errors of servers and clients, which say what happened and not what to do."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Explanation(NamedTuple):
+    """The meaning of an error of a server or client, the way out in Python and that on the command line."""
+
+    meaning: str
+    advice: str
+    command: str | None = None
+
+
+REFUSALS: Final = {
+    "OOM": Explanation(
+        "it is out of memory (maxmemory)",
+        "raise maxmemory, free memory, or use a smaller filter; a ScalingBloomFilter begins small",
+        "raise maxmemory, free memory, or use a smaller filter; --kind scaling begins small",
+    ),
+    "READONLY": Explanation(
+        "it is a read-only replica",
+        "connect to the primary (after a failover, reconnect)",
+        "give the --url of the primary",
+    ),
+    "NOPERM": Explanation(
+        "the ACL rule of the user lacks a permission", "run `bloomredis doctor`, which names it"
+    ),
+    "NOAUTH": Explanation(
+        "it requires a valid user name and password",
+        "give the client the right ones, or put them into its URL",
+        "put the right ones into --url, as in redis://user:password@host",
+    ),
+    "MISCONF": Explanation(
+        "it cannot save its data to disk and refuses writes", "see its log, and free disk space"
+    ),
+    "NOREPLICAS": Explanation(
+        "it has fewer replicas than its min-replicas-to-write", "bring the replicas back"
+    ),
+    "LOADING": Explanation("it is loading its data after a start", "try again in a moment"),
+    "BUSY": Explanation("another client's script has run for too long", "wait, or end it with SCRIPT KILL"),
+    "CLUSTERDOWN": Explanation(
+        "the cluster does not serve this slot", "wait for its failover, and check its nodes"
+    ),
+    "MASTERDOWN": Explanation(
+        "it is a replica that has lost its primary",
+        "wait, or connect to the primary",
+        "wait, or give the --url of the primary",
+    ),
+    "TRYAGAIN": Explanation(
+        "the slot of the filter is migrating, and its keys are on two nodes",
+        "let the migration end (CLUSTER SETSLOT), then try again",
+    ),
+    "MOVED": Explanation(
+        "another node of the cluster serves this slot",
+        "use a cluster client, or a URL with redis+cluster://; if it is one, check whether the nodes agree",
+        "give --cluster and the URL of a node by its host and port; if they were given, check whether the "
+        "nodes agree",
+    ),
+    "ASK": Explanation(
+        "the slot of the filter is migrating to a node that the client does not know",
+        "let the migration end, or give the client that node too",
+        "let the migration end, or give --cluster",
+    ),
+    "proto-max-bulk-len": Explanation(
+        "it no longer allows strings as long as the filter",
+        "set proto-max-bulk-len to the filter's size or more, or use a ShardedBloomFilter, whose strings are "
+        "shorter",
+        "set proto-max-bulk-len to the filter's size or more, or use --kind sharded, whose strings are "
+        "shorter",
+    ),
+    "CROSSSLOT": Explanation("the name puts the filter's keys into different slots", "avoid '}' in it"),
+}
+"""The refusals by a server, by their word."""
+
+FAILURES: Final = {
+    "CERTIFICATE_VERIFY_FAILED": Explanation(
+        "the authority that signed the server's certificate is unknown",
+        "name it, as in ssl_ca_certs='/etc/ssl/ca.pem'",
+        "name it, as in rediss://host:6379?ssl_ca_certs=/etc/ssl/ca.pem",
+    ),
+    "AuthenticationError": Explanation(
+        "the Sentinels refuse the password",
+        "give the right one in sentinel_kwargs, or as sentinel_password= in the URL",
+        "?sentinel_password= in --url is for the password of the Sentinels",
+    ),
+    "No master found": Explanation(
+        "no Sentinel names a primary of this name that is up",
+        "check the name, and whether the Sentinels answer",
+        "check the name in --url, and whether the Sentinels answer at its hosts and ports",
+    ),
+    "Connection refused": Explanation(
+        "no server listens there",
+        "start the server, or give the client its host and port",
+        "is a server running there? --url has its host and port, as in redis://host:6379",
+    ),
+    **dict.fromkeys(
+        ("Name or service not known", "nodename nor servname", "Temporary failure in name resolution"),
+        Explanation(
+            "no machine has this host name", "correct the name", "no machine has the host name of --url"
+        ),
+    ),
+    "No such file or directory": Explanation(
+        "there is no such socket",
+        "give the path of the server's unix socket",
+        "for a server on a unix socket, --url gives its path, as in unix:///run/redis.sock",
+    ),
+    **dict.fromkeys(
+        (
+            "Timeout connecting", "timed out", "Connection reset", "Connection closed by server",
+            "wrong version number", "record layer failure",
+        ),
+        Explanation(
+            "no server answers there in time",
+            "check host, port and TLS: rediss:// is for ports with TLS, redis:// for those without",
+            "no server answers at --url in time; rediss:// is for ports with TLS, redis:// for those without",
+        ),
+    ),
+    **dict.fromkeys(
+        (
+            "Too many connections",  # a ConnectionError of redis-py 5 and valkey-py
+            "No connection available.",  # of a pool that waits for a free connection
+        ),
+        Explanation(
+            "the client's pool has no free connection", "give it more (max_connections), or fewer threads"
+        ),
+    ),
+}  # fmt: skip
+"""Failures to reach a server, by a part of the client's text."""
