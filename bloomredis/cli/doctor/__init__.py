@@ -1,5 +1,4 @@
 """The command `bloomredis doctor`, which gathers facts about a server, then checks them without I/O.
 
-`command` prints the findings, `facts` and `rights` ask the server, and the modules that `checkup` lists judge
-the answers.
+`command` prints the findings, `facts` and `rights` ask the server, and the table in `checkup` has the checks.
 """

@@ -1,4 +1,4 @@
-"""All checks of a server: facts in, findings out, the worst first."""
+"""The table of checks of a server: facts in, findings out, the worst first."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from typing import Final
 
 from bloomredis.cli.doctor import condition, keeping, serving
 from bloomredis.cli.doctor.facts import Facts
-from bloomredis.cli.doctor.findings import Finding, Findings
+from bloomredis.cli.doctor.findings import Finding
 
-CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
+CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     serving.lua,
-    serving.rights,
+    serving.commands,
+    serving.commands_of_features,
+    serving.keys,
     serving.module,
     serving.role,
+    serving.replicas,
     condition.presence,
     condition.parameters,
     keeping.eviction,
     keeping.memory,
-    keeping.saving,
+    keeping.length,
+    keeping.snapshots,
+    keeping.log,
     condition.fullness,
     condition.ttl_seconds,
     keeping.persistence,
     serving.version,
     serving.cluster,
     serving.latency,
-    serving.unchecked,
+    serving.no_info,
+    serving.no_config,
+    serving.untried,
 )
-"""All checks, in the order of their findings of equal severity."""
+"""All checks, in the order of findings of equal severity; a check returns None if it does not apply."""
 
 
 def checkup(facts: Facts) -> list[Finding]:
     """Return all findings, the worst first."""
-    found = [finding for check in CHECKS for finding in check(facts)]
+    found = [finding for check in CHECKS if (finding := check(facts))]
     return sorted(found, key=lambda finding: -finding.severity)
 
 
@@ -43,8 +50,5 @@ def of_all(nodes: Sequence[Facts]) -> list[Finding]:
     for facts in nodes:
         for finding in checkup(facts):
             where.setdefault(finding, []).append(facts.node or "")
-    found = [
-        replace(finding, nodes=tuple(filter(None, names))) if len(nodes) > 1 or names[0] else finding
-        for finding, names in where.items()
-    ]
+    found = [replace(finding, nodes=tuple(filter(None, names))) for finding, names in where.items()]
     return sorted(found, key=lambda finding: -finding.severity)

@@ -67,11 +67,9 @@ def doctor(
 
 
 def _object(nodes: Sequence[Facts], url: str, found: Sequence[Finding]) -> dict[str, Any]:
-    from bloomredis.cli.doctor.health import well  # noqa: PLC0415 - as in doctor()
-
     first, *_ = nodes
     return {
-        "server": _server(first),
+        "server": first.server,
         "url": redacted(url),
         "nodes": [facts.node for facts in nodes if facts.node],
         "round_trip_ms": round(first.round_trip * 1000, 3),
@@ -84,31 +82,33 @@ def _object(nodes: Sequence[Facts], url: str, found: Sequence[Finding]) -> dict[
                 "nodes": finding.nodes,
             }
             for finding in found
+            if finding.severity is not Severity.OK
         ],
-        "well": well(nodes),
+        "well": [
+            _at(finding, len(nodes)) + finding.seen for finding in found if finding.severity is Severity.OK
+        ],
     }
 
 
 def _text(nodes: Sequence[Facts], url: str, found: Sequence[Finding]) -> str:
-    from bloomredis.cli.doctor.health import well  # noqa: PLC0415 - as in doctor()
-
     first, *_ = nodes
-    head = f"{_server(first)} at {redacted(url)}; a round trip takes {first.round_trip * 1000:.2f} ms\n"
+    head = f"{first.server} at {redacted(url)}; a round trip takes {first.round_trip * 1000:.2f} ms\n"
     if first.node:
         head += f"asked: {', '.join(str(facts.node) for facts in nodes)}\n"
-    lines = [
-        f"{_styled(_word(finding))}  {_at(finding, len(nodes))}{finding.seen}\n           {finding.why}\n"
-        f"           -> {finding.way_out}\n"
-        for finding in found
-    ]
-    return head + "".join(lines) + "".join(f"{_styled('ok')}  {text}\n" for text in well(nodes))
+    lines = []
+    for finding in found:
+        lines.append(f"{_styled(_word(finding))}  {_at(finding, len(nodes))}{finding.seen}\n")
+        if finding.severity is not Severity.OK:
+            lines.append(f"           {finding.why}\n           -> {finding.way_out}\n")
+    return head + "".join(lines)
 
 
 def _at(finding: Finding, nodes: int) -> str:
-    if not finding.nodes:
+    """Return the nodes that a finding is about; nothing if all are well."""
+    is_of_all = len(finding.nodes) == nodes
+    if not finding.nodes or (is_of_all and finding.severity is Severity.OK):
         return ""
-    where = f"all {nodes} nodes" if len(finding.nodes) == nodes > 1 else ", ".join(finding.nodes)
-    return f"{where}: "
+    return f"all {nodes} nodes: " if is_of_all and nodes > 1 else f"{', '.join(finding.nodes)}: "
 
 
 def _word(finding: Finding) -> str:
@@ -120,10 +120,3 @@ def _styled(word: str) -> str:
     colours = {"critical": "red", "warning": "yellow", "ok": "green"}
     text = f"{word:<9}"
     return typer.style(text, fg=colours[word]) if reports.for_a_person() and word in colours else text
-
-
-def _server(facts: Facts) -> str:
-    for product in ("valkey", "redis"):
-        if release := facts.info.get(f"{product}_version"):
-            return f"{product.capitalize()} {release}"
-    return "a server"

@@ -31,7 +31,7 @@ SETTINGS: Final = (
     "min-replicas-to-write",
     "proto-max-bulk-len",
 )
-_HARMLESS: Final = "return rawget(_G, 'struct') and 1 or 0"
+_HARMLESS: Final = "return 1"
 _PINGS: Final = 5
 
 
@@ -46,7 +46,6 @@ class Facts:
 
     round_trip: float = 0.0  # seconds
     lua_error: str | None = None  # of EVAL and EVALSHA
-    has_struct: bool = True
     rights: Rights = field(default_factory=Rights)
     name: str | None = None
     stored: State | BloomError | None = None
@@ -56,6 +55,14 @@ class Facts:
     layout: str | None = None
     node: str | None = None
     """Host and port of the node, if the client knows a whole cluster."""
+
+    @property
+    def server(self) -> str:
+        """The product and its version."""
+        for product in ("valkey", "redis"):
+            if release := self.info.get(f"{product}_version"):
+                return f"{product.capitalize()} {release}"
+        return "a server"
 
     @property
     def has_module(self) -> bool:
@@ -103,7 +110,6 @@ def gather(client: Any, name: str | None, planned: Header | None, layout: str | 
             unchecked.setdefault(command, one_line(error))
             return otherwise
 
-    lua_error, has_struct = _lua(client)
     config: dict[str, str] = {}
     for setting in SETTINGS:
         config |= ask("CONFIG GET", partial(client.config_get, setting), {})
@@ -112,8 +118,7 @@ def gather(client: Any, name: str | None, planned: Header | None, layout: str | 
         info=ask("INFO", client.info, {}),
         config=config,
         unchecked=unchecked,
-        lua_error=lua_error,
-        has_struct=has_struct,
+        lua_error=(lua_error := _lua_error(client)),
         rights=rights(client, name, of_module=layout == ModuleItems.name),
         layout=layout,
         name=name,
@@ -145,12 +150,12 @@ def _round_trip(client: Any) -> float:
     return median(times)
 
 
-def _lua(client: Any) -> tuple[str | None, bool]:
-    """Return the server's refusal of scripts, if any, and True if scripts have the library `struct`."""
+def _lua_error(client: Any) -> str | None:
+    """Return the server's refusal of scripts, if any."""
     sha = sha1(_HARMLESS.encode(), usedforsecurity=False).hexdigest()
     for command, script in (("EVAL", _HARMLESS), ("EVALSHA", sha)):
         try:
-            has_struct = client.execute_command(command, script, 0) == 1
+            client.execute_command(command, script, 0)
         except ResponseError as error:
-            return f"{command}: {one_line(error)}", True
-    return None, has_struct
+            return f"{command}: {one_line(error)}"
+    return None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class Severity(IntEnum):
     """Severity of a finding; the worst is the largest."""
+
+    OK = -1
+    """The check found no risk."""
 
     UNCHECKED = 0
     """The server did not say, so a risk is possible."""
@@ -22,22 +24,19 @@ class Severity(IntEnum):
     CRITICAL = 3
     """In normal operation data is lost or calls are refused, now or when memory runs short."""
 
-    @property
-    def is_risk(self) -> bool:
-        """True if data or calls can be lost."""
-        return self >= Severity.WARNING
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One observation; each text is a sentence without its full stop."""
+    """One observation; each text is a sentence without its full stop, empty if there is no risk."""
 
     severity: Severity
     seen: str
-    why: str
-    way_out: str
+    why: str = ""
+    way_out: str = ""
     nodes: tuple[str, ...] = ()
     """The nodes of a cluster that the finding concerns."""
 
 
-Findings = Iterator[Finding]
+def ok(text: str) -> Finding:
+    """Return the finding of a check that found no risk."""
+    return Finding(Severity.OK, text)

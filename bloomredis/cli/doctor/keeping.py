@@ -1,72 +1,85 @@
-"""Checks of memory and persistence; each takes facts and yields findings, without I/O."""
+"""Checks of memory and persistence; each takes facts and returns a finding, without I/O."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from bloomredis.cli.doctor.facts import Facts
-from bloomredis.cli.doctor.findings import Finding, Findings, Severity
+from bloomredis.cli.doctor.findings import Finding, Severity, ok
 from bloomredis.cli.doctor.state import State
 
 LITTLE_SHARE: Final = 0.1  # of maxmemory; less will be used up soon
 
 
-def eviction(facts: Facts) -> Findings:
+def eviction(facts: Facts) -> Finding | None:
     """Check that the server does not evict filters or their auxiliary keys when memory runs short."""
     policy = str(facts.info.get("maxmemory_policy", ""))
-    expires = isinstance(facts.stored, State) and facts.stored.ttl is not None
+    if policy == "noeviction":
+        return ok("maxmemory-policy is noeviction: nothing is evicted")
+    if not policy.startswith(("allkeys", "volatile")):
+        return None
     seen = f"maxmemory-policy is {policy}"
     if not facts.info.get("maxmemory"):
         seen += "; it has no effect while maxmemory is not set"
+    others = (
+        "claims, so that two workers hold an item; receipts, so that a retried call reports its own items as "
+        "present"
+    )
+    severity, why = (
+        Severity.CRITICAL,
+        f"the server may evict any key: the filter, which loses all its items; {others}",
+    )
+    if policy.startswith("volatile"):
+        if isinstance(facts.stored, State) and facts.stored.ttl is not None:
+            why = f"the server may evict {facts.name!r}, which has a ttl; {others}"
+        else:
+            severity, why = Severity.WARNING, f"the server evicts keys with a ttl: filters; {others}"
     way_out = "CONFIG SET maxmemory-policy noeviction; keep filters and caches on different servers"
-    if policy.startswith("allkeys"):
-        why = (
-            "when memory runs short the server may evict any key: the filter, which loses all its items; "
-            "claims, so that two workers hold an item; receipts, so that a retried call reports its own "
-            "items as present"
-        )
-        yield Finding(Severity.CRITICAL, seen, why, way_out)
-    elif policy.startswith("volatile") and expires:
-        why = f"when memory runs short the server may evict {facts.name!r}, which has a ttl"
-        yield Finding(Severity.CRITICAL, seen, why, way_out)
-    elif policy.startswith("volatile"):
-        why = (
-            "when memory runs short the server evicts keys with a ttl: filters; claims, so that two workers "
-            "hold an item; receipts, so that a retried call reports its own items as present"
-        )
-        yield Finding(Severity.WARNING, seen, why, way_out)
+    return Finding(severity, seen, f"when memory runs short {why}", way_out)
 
 
-def memory(facts: Facts) -> Findings:
+def _planned_bytes(facts: Facts) -> int:
+    """Return the size of the planned filter; 0 if it is stored, and so a part of the used memory."""
+    return 0 if facts.planned is None or isinstance(facts.stored, State) else facts.planned.size_bytes
+
+
+def memory(facts: Facts) -> Finding | None:
     """Check that the memory suffices for the planned filter and for calls.
 
-    A stored filter is part of the used memory; `clear()` frees it before it allocates the same again.
+    `clear()` frees the memory of a stored filter before it allocates the same again.
     """
-    size = 0 if facts.planned is None or isinstance(facts.stored, State) else facts.planned.size_bytes
-    needed = allocated(size, str(facts.info.get("mem_allocator", "")))
+    info, size = facts.info, _planned_bytes(facts)
+    needed = allocated(size, str(info.get("mem_allocator", "")))
     purpose = f"the new filter takes {needed:,}" if size else "every call takes a little"
-    used = facts.info.get("used_memory", 0)
+    used, limit = info.get("used_memory", 0), info.get("maxmemory", 0)
     way_out = "raise maxmemory, free memory, or plan a smaller filter (bloomredis plan)"
-    if limit := facts.info.get("maxmemory", 0):
-        free = max(0, limit - used + facts.info.get("mem_not_counted_for_evict", 0))
-        seen = f"{free:,} bytes of maxmemory {limit:,} are free; {purpose}"
+    free = max(0, limit - used + info.get("mem_not_counted_for_evict", 0))
+    if limit and free - needed < LITTLE_SHARE * limit:
         why = "above maxmemory " + (
             "each add is refused (OOM), though a new filter is still created and reads go on"
-            if facts.info.get("maxmemory_policy") == "noeviction"
+            if info.get("maxmemory_policy") == "noeviction"
             else "the server evicts keys to make room, and refuses each add (OOM) if it has none to evict"
         )
-        if free <= needed:
-            yield Finding(Severity.CRITICAL, seen, why, way_out)
-        elif free - needed < LITTLE_SHARE * limit:
-            yield Finding(Severity.WARNING, seen, why, way_out)
-    elif size and needed + used > (machine := facts.info.get("total_system_memory", needed + used)):
+        severity = Severity.CRITICAL if free <= needed else Severity.WARNING
+        return Finding(severity, f"{free:,} bytes of maxmemory {limit:,} are free; {purpose}", why, way_out)
+    if not limit and needed + used > (machine := info.get("total_system_memory", needed + used)):
         seen = f"the machine has {machine:,} bytes and the server uses {used:,} of them; {purpose}"
-        yield Finding(Severity.CRITICAL, seen, "the system kills a server that needs more", way_out)
+        return Finding(Severity.CRITICAL, seen, "the system kills a server that needs more", way_out)
+    if "used_memory" not in info:
+        return None
+    room = f" of maxmemory {limit:,}" if limit else ", no maxmemory is set"
+    return ok(f"enough memory: {used:,} bytes are used{room}")
+
+
+def length(facts: Facts) -> Finding | None:
+    """Check that the server allows a string as long as the planned filter."""
+    size = _planned_bytes(facts)
     longest = int(facts.config.get("proto-max-bulk-len", size))
-    if size > longest:
-        seen = f"proto-max-bulk-len is {longest:,} bytes; {purpose}"
-        why = "the server refuses to create a longer string"
-        yield Finding(Severity.CRITICAL, seen, why, f"CONFIG SET proto-max-bulk-len {size}")
+    if size <= longest:
+        return None
+    seen = f"proto-max-bulk-len is {longest:,} bytes; the new filter takes {size:,}"
+    why = "the server refuses to create a longer string"
+    return Finding(Severity.CRITICAL, seen, why, f"CONFIG SET proto-max-bulk-len {size}")
 
 
 def allocated(size: int, allocator: str) -> int:
@@ -112,32 +125,43 @@ _PERSISTENCE: Final = {
 }
 
 
-def persistence(facts: Facts) -> Findings:
+def persistence(facts: Facts) -> Finding | None:
     """Report the data loss that a crash or a restart of the server causes."""
     if "aof_enabled" not in facts.info:
-        return
+        return None
     save = facts.config.get("save")
     if facts.info["aof_enabled"]:
         mode = facts.config.get("appendfsync", "")
     else:
         mode = "not known" if save is None else "snapshots" if save else "none"
-    if mode in _PERSISTENCE:
-        severity, seen, why, way_out = _PERSISTENCE[mode]
-        changes = facts.info.get("rdb_changes_since_last_save", "an unknown number of")
-        yield Finding(severity, seen.format(save=save, changes=changes), why, way_out)
+    if mode not in _PERSISTENCE:
+        return ok("each confirmed write is on disk (appendfsync always)") if mode == "always" else None
+    severity, seen, why, way_out = _PERSISTENCE[mode]
+    changes = facts.info.get("rdb_changes_since_last_save", "an unknown number of")
+    return Finding(severity, seen.format(save=save, changes=changes), why, way_out)
 
 
-def saving(facts: Facts) -> Findings:
-    """Check that the server does not refuse writes because it fails to save."""
-    stops = facts.config.get("save") and facts.config.get("stop-writes-on-bgsave-error", "yes") == "yes"
-    for status, refuses in (
-        ("rdb_last_bgsave_status", stops),
-        ("aof_last_write_status", facts.info.get("aof_enabled")),
-    ):
-        if refuses and facts.info.get(status, "ok") != "ok":
-            yield Finding(
-                Severity.CRITICAL,
-                f"{status} is {facts.info[status]}",
-                "the server cannot save its data and refuses writes (MISCONF)",
-                "see its log; free disk space, or repair the disk",
-            )
+def snapshots(facts: Facts) -> Finding | None:
+    """Check that the server does not refuse writes because it fails to save a snapshot."""
+    status = facts.info.get("rdb_last_bgsave_status")
+    if status == "ok":
+        return ok("the last save succeeded")
+    stops = facts.config.get("stop-writes-on-bgsave-error", "yes") == "yes"
+    return _fails("rdb_last_bgsave_status", status) if status and stops and facts.config.get("save") else None
+
+
+def log(facts: Facts) -> Finding | None:
+    """Check that the server does not refuse writes because it fails to write its append-only file."""
+    status = facts.info.get("aof_last_write_status", "ok")
+    return (
+        _fails("aof_last_write_status", status) if facts.info.get("aof_enabled") and status != "ok" else None
+    )
+
+
+def _fails(what: str, status: str) -> Finding:
+    return Finding(
+        Severity.CRITICAL,
+        f"{what} is {status}",
+        "the server cannot save its data and refuses writes (MISCONF)",
+        "see its log; free disk space, or repair the disk",
+    )
