@@ -166,7 +166,7 @@ class Storm:
         if isinstance(error, ConnectionFailedError):
             assert not error.sent
             return None
-        self.hidden += "; then " in str(error)
+        self.hidden += "; then " in error.problem
         token: str | None = error.token
         return token
 

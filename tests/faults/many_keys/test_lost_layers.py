@@ -125,7 +125,7 @@ def test_damage_that_is_raised_changes_nothing(client: redis.Redis, bloom: Any, 
     record = client.get(RECORD)
     client.delete(FIRST)
     for _ in range(2):
-        with pytest.raises(FilterLostError, match=r"Call clear\(\)"):
+        with pytest.raises(FilterLostError, match=r"call clear\(\)"):
             f.add("x")
         f.reserve()
     assert client.get(RECORD) == record
