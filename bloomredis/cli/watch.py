@@ -36,7 +36,7 @@ def watch(
         bool, typer.Option("--json", help="Print a JSON object for each filter and reading.")
     ] = False,
 ) -> None:
-    """Show new items a second, fill, error rates and claims of filters until stopped.
+    """Show live how filters fill, their error rates and claims.
 
     Each reading counts bits, which takes the server a millisecond for each megabyte.
     """
@@ -79,11 +79,11 @@ class Watched:
             "new_per_second": round(max(0, gained) / passed, 1),
             "count": info.count,
             "capacity": info.capacity,
-            "fill": info.count / info.capacity,
-            "bits_set": info.fill_ratio,
-            "error_rate_now": info.estimated_error_rate,
-            "error_rate_when_full": info.error_rate,
-            "layers": len(info.layers) or 1,
+            "capacity_used": info.count / info.capacity,
+            "fill_ratio": info.fill_ratio,
+            "error_rate": info.error_rate,
+            "estimated_error_rate": info.estimated_error_rate,
+            "layers": len(info.layers) or None,
             "shards": self._shards,
             "claims": self._claims(info.name),
             "size_bytes": info.size_bytes,
@@ -117,13 +117,13 @@ def _shown(fields: _Fields) -> dict[str, str]:
     """Return fields as text."""
     shown = {name: "-" if value is None else printable(value) for name, value in fields.items()}
     numbers = ("count", "capacity", "size_bytes")
-    rates = ("error_rate_now", "error_rate_when_full")
+    rates = ("error_rate", "estimated_error_rate")
     return (
         shown
         | {"ttl": durations.shown(fields["ttl"])}
         | {name: f"{fields[name]:,}" for name in numbers}
         | {name: f"{fields[name]:.2g}" for name in rates}
-        | {name: f"{fields[name]:.1%}" for name in ("fill", "bits_set")}
+        | {name: f"{fields[name]:.1%}" for name in ("capacity_used", "fill_ratio")}
     )
 
 
