@@ -30,10 +30,10 @@ def adopt(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Turn a filter of --kind fixed into one of --kind scaling, with all its items; print its parameters.
+    """Turn a filter of --kind fixed into one that grows.
 
-    It keeps its name, items, count and time to live, and grows from now on. Its error rate becomes 1 / (1 -
-    tightening ratio) times as high, by default twice.
+    It is of --kind scaling then. It keeps its name, items, count and time to live, and grows from now on. Its
+    error rate becomes 1 / (1 - tightening ratio) times as high, by default twice.
 
     First let workers finish their claims: claims that are held at that moment end, so that another worker may
     claim the same items. Programs that use the filter as a BloomFilter get FilterLostError at their next

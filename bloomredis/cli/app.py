@@ -46,7 +46,15 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Atomic Bloom filters on any Redis or Valkey, without a server module."""
+    """Atomic Bloom filters on any Redis or Valkey, without a server module.
+
+    Example: bloomredis dedupe lines.txt > new-lines.txt
+
+    --url of a command, or BLOOMREDIS_URL, names the server: redis://user:password@host:6379/0, rediss://
+    (TLS), valkey://, unix://, sentinel://host:26379/NAME, embedded://, embedded:///dir or memory://.
+
+    Numbers may be 1e6 or 1M, rates 0.1%, times 90s, 15m, 12h, 7d or 2w; a time without a unit is in seconds.
+    """
 
 
 def run() -> None:

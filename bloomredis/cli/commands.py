@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-MARKUP: Final = "markdown"
-"""It joins the lines of a paragraph, and keeps [brackets]."""
+MARKUP: Final = None
+"""Plain text, half as long as in boxes."""
 
 
 class Command(NamedTuple):
@@ -51,6 +53,7 @@ COMMANDS: Final = {
     "delete": Command(_WHOLE, "manage", "delete urls-copy"),
 }
 """The commands, in the order of the help."""
+_WIDEST: Final = max(map(len, COMMANDS))
 _FUNCTIONS: Final = {"import": "import_", "list": "list_"}
 """Functions whose name is not that of the command."""
 
@@ -68,8 +71,8 @@ class Commands(Mapping[str, Any]):
             function = getattr(module, _FUNCTIONS.get(name, name))
             first, *rest = inspect.cleandoc(function.__doc__ or "").split("\n\n")
             one = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
-            told = "\n\n".join([first, f"Example: `bloomredis {command.example}`", *rest])
-            one.command(name, help=told, rich_help_panel=command.group)(function)
+            told = "\n\n".join([first, f"Example: bloomredis {command.example}", *rest])
+            one.command(name, cls=PlainCommand, help=told, short_help=first)(function)
             self._made[name] = typer.main.get_command(one)
         return self._made[name]
 
@@ -80,9 +83,27 @@ class Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
 
+class PlainCommand(TyperCommand):
+    """A command whose help shows an argument by its name alone, without its type."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the text of `--help`."""
+        return re.sub(r"^(  [A-Z]+) <.+?>", r"\1", super().get_help(ctx), flags=re.MULTILINE)
+
+
 class Group(TyperGroup):
     """`bloomredis` without a command."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = Commands()  # type: ignore[assignment]  # typer only reads it
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer calls it so
+        """Write the commands in groups, each with the first line of its help."""
+        for group, names in groupby(COMMANDS, lambda name: COMMANDS[name].group):
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(_WIDEST), self.commands[name].short_help) for name in names])

@@ -44,17 +44,17 @@ def dedupe(  # long: the signature declares every option
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Keep the filter by this name on the server of --url or {VARIABLE}, for other runs too.",
+            help=f"Keep the filter under this name on the server of --url, or of {VARIABLE}.",
             show_default=False,
         ),
     ] = None,
-    kind: Annotated[Kind | None, kind_option("kind of a new filter (default: scaling).")] = None,
+    kind: Annotated[Kind | None, kind_option("scaling")] = None,
     capacity: Annotated[
         int | None,
         option(
             whole(),
             "ITEMS",
-            f"Distinct lines to expect (default: {CAPACITY:,}). A scaling filter grows beyond it.",
+            f"Distinct lines to expect (default: {CAPACITY:,}).",
         ),
     ] = None,
     error_rate: Annotated[
@@ -62,7 +62,7 @@ def dedupe(  # long: the signature declares every option
         option(
             share,
             "RATE",
-            f"Share of new lines that may be dropped as repeats (default: {ERROR_RATE:g}).",
+            f"Share of new lines it may drop (default: {ERROR_RATE:g}).",
         ),
     ] = None,
     window: Window = None,
@@ -76,13 +76,13 @@ def dedupe(  # long: the signature declares every option
     ] = None,
     csv: Annotated[
         bool,
-        typer.Option("--csv", help="The columns of --field are CSV: separated by commas, possibly quoted."),
+        typer.Option("--csv", help="The columns of --field are those of CSV."),
     ] = False,
     json_key: Annotated[
         str | None,
         typer.Option(
             metavar="KEY",
-            help="Lines are JSON; compare only the value of this key.",
+            help="Compare only the value of this key of JSON.",
             show_default=False,
         ),
     ] = None,
@@ -91,7 +91,7 @@ def dedupe(  # long: the signature declares every option
         option(
             missing_named,
             "|".join(Missing),
-            "Treatment of lines without the column or key (default: keep).",
+            "Lines without the column or key (default: keep).",
             autocompletion=lambda: list(Missing),
         ),
     ] = Missing.KEEP,
@@ -99,20 +99,13 @@ def dedupe(  # long: the signature declares every option
     count: Annotated[bool, typer.Option("--count", help="Print only totals: lines read, lines new.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only totals, as one JSON object.")] = False,
 ) -> None:
-    """Print the lines that were not seen before, in order, as they are read.
+    """Print the lines that were not seen before, while they are read.
 
-    Runs with the same --url and --name share a filter: the first run that reads a line prints it. If the
-    filter exists, the options that are given must match it.
+    Runs with the same --url and --name share a filter, whose parameters the options must match. Each line is
+    printed at most once: it is marked just before it is written. Lines that cannot be written are counted on
+    stderr; if the command is killed, they stay marked.
 
-    Without --url and --name, the filter is in a private server that ends with the command.
-
-    With --name, a line is printed at most once: the command marks a line before it writes it, and marks only
-    lines that it is about to write. If the disk is full or the reader goes away, the command prints on stderr
-    how many marked lines were not written or not read; with --kind counting it unmarks them instead. If the
-    command is killed, such lines stay marked without a message. Lines that the reader has taken count as
-    printed.
-
-    Lines without the column or key are counted in a warning; if no line has it, the command fails at the end.
+    Lines without the column or key are counted, too; if no line has it, the command fails at the end.
     """
     columns = Columns(keys_by(field, delimiter, json_key, is_csv=csv), missing)
     wanted = Wanted(

@@ -41,7 +41,7 @@ def import_(  # long: the signature declares every option
         typer.Option(metavar="FILE", help="A file of items, one a line; - is stdin.", show_default=False),
     ] = None,
     from_url: OtherUrl = None,
-    kind: Annotated[Kind | None, kind_option("kind of a new filter.")] = None,
+    kind: Annotated[Kind | None, kind_option("fixed")] = None,
     capacity: Capacity = None,
     error_rate: ErrorRate = None,
     layout: Layout = None,
@@ -51,7 +51,7 @@ def import_(  # long: the signature declares every option
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Load items of another system into a filter, which is created if it does not exist.
+    """Load items of another system into a new or stored filter.
 
     --from-set reads a set without blocking its users, in constant memory. If it is interrupted, the same
     command continues where it stopped, within a day. A new filter has room for twice the members of the set.

@@ -26,7 +26,7 @@ def info(
     layout: Layout = None,
     as_json: Json = False,
 ) -> None:
-    """Print the kind, the parameters and the fill of a filter and of each of its layers."""
+    """Print the kind, the parameters and the fill of a filter."""
     whole(filters.opened(connect(url, cluster=cluster), name, layout), as_json=as_json)
 
 

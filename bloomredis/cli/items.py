@@ -32,7 +32,7 @@ def add(
     keep_cr: KeepCr = False,
     as_json: Json = False,
 ) -> None:
-    """Add items to a stored filter; print how many were read and how many were new."""
+    """Add items to a stored filter; print how many were new."""
     stop = Stop()
     with stop.waiting():
         found = filters.opened(connect(url, cluster=cluster, retries=4), name, layout)
@@ -52,7 +52,7 @@ def remove(
     keep_cr: KeepCr = False,
     as_json: Json = False,
 ) -> None:
-    """Remove items from a counting filter, each once; print how many were read and how many removed.
+    """Remove items from a counting filter; print how many were removed.
 
     Remove only items that were added: removing a false positive removes other items with it.
 

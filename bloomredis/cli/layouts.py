@@ -12,10 +12,7 @@ from bloomredis.stored import planning
 
 FOREIGN: Final = ("go_zero", "guava", "jedis", "php_bkdr", "redis_bitmaps", "redis_template", "redisson")
 OWN: Final = (*planning.NAMES, ModuleItems.name)
-HELP: Final = (
-    f"{', '.join(OWN[:-1])} or {OWN[-1]}; or another system's, with the arguments of its function "
-    "in bloomredis.compat: go_zero:20000, redisson:1000,0.01."
-)
+HELP: Final = f"{', '.join(OWN)}, or another system's, such as go_zero:20000."
 Layout = Annotated[str | None, typer.Option(metavar="LAYOUT", help=HELP, show_default=False)]
 
 

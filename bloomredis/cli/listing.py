@@ -43,7 +43,7 @@ def list_(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each filter.")] = False,
 ) -> None:
-    """List the filters on a server: name, kind, capacity, error rate, items and time to live.
+    """List the filters on a server, with their kinds and sizes.
 
     The command visits every key of the server, in small steps. It does not list filters in keys of the
     server's own module and bitmaps of other systems, since it cannot recognise them.

@@ -28,7 +28,7 @@ from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.errors import FilterLostError, FilterNotFoundError
 
-Ttl = Annotated[float | None, option(time, "TIME", "Time until a new filter expires: 90s, 15m, 12h, 7d, 2w.")]
+Ttl = Annotated[float | None, option(time, "TIME", "Time until a new filter expires, such as 12h or 7d.")]
 
 
 def create(  # long: the signature declares every option
@@ -36,9 +36,7 @@ def create(  # long: the signature declares every option
     *,
     url: Url,
     cluster: Cluster = None,
-    kind: Annotated[
-        Kind | None, kind_option("kind (default: the kind that other options imply, or fixed).")
-    ] = None,
+    kind: Annotated[Kind | None, kind_option("what the other options imply")] = None,
     capacity: Capacity = None,
     error_rate: ErrorRate = None,
     layout: Layout = None,
@@ -49,7 +47,7 @@ def create(  # long: the signature declares every option
     ttl: Ttl = None,
     as_json: Json = False,
 ) -> None:
-    """Create a filter, or check that the stored one matches the options; print its parameters.
+    """Create a filter, or check that the stored one matches the options.
 
     A new filter needs --capacity and --error-rate. If the filter exists, only the options that are given are
     compared.
@@ -86,9 +84,10 @@ def create(  # long: the signature declares every option
 def clear(
     name: Name, *, url: Url, cluster: Cluster = None, layout: Layout = None, as_json: Json = False
 ) -> None:
-    """Empty a filter but keep its parameters; a filter that has lost a part is complete and empty then.
+    """Empty a filter but keep its parameters.
 
-    Programs that use the filter get FilterLostError once in each object, and then go on.
+    A filter that has lost a part is complete and empty then. Programs that use the filter get FilterLostError
+    once in each object, and then go on.
     """
     found = filters.opened(connect(url, cluster=cluster), name, layout)
     found.clear()
@@ -97,10 +96,11 @@ def clear(
 
 
 def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
-    """Let programs that have lost a filter, or a part of it, go on with what is stored; print its parameters.
+    """Let programs that have lost a filter, or a part of it, go on.
 
-    Each object in them gets FilterLostError once, if it has not yet. What was lost is new again. A shard that
-    is missing is made again, empty. If the whole filter is missing, run bloomredis create first.
+    They go on with what is stored. Each object in them gets FilterLostError once, if it has not yet. What was
+    lost is new again. A shard that is missing is made again, empty. If the whole filter is missing, run
+    bloomredis create first.
     """
     try:
         found = filters.opened(connect(url, cluster=cluster), name)
@@ -128,7 +128,7 @@ def _say_what_stays(found: Any) -> None:
 
 def expire(
     name: Name,
-    after: Annotated[float, argument(time, "TIME", "90s, 15m, 12h, 7d, 2w from now.")],
+    after: Annotated[float, argument(time, "TIME", "Time from now, such as 12h or 7d.")],
     *,
     url: Url,
     cluster: Cluster = None,
@@ -148,7 +148,7 @@ def expire(
 def delete(
     name: Name, *, url: Url, cluster: Cluster = None, layout: Layout = None, as_json: Json = False
 ) -> None:
-    """Delete a filter of any kind, with everything that it stores.
+    """Delete a filter and everything that it stores.
 
     Receipts, which make retries of calls safe, stay for up to ten minutes and then expire.
     """

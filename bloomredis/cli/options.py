@@ -108,30 +108,26 @@ Items = Annotated[
         metavar="ITEM", help="Items; without any, or for -, the lines of stdin.", show_default=False
     ),
 ]
-KeepCr = Annotated[
-    bool, typer.Option("--keep-cr", help="Keep the CR of lines that end in CR LF; by default it is left out.")
-]
+KeepCr = Annotated[bool, typer.Option("--keep-cr", help="Keep the CR of lines that end in CR LF.")]
 Count = Annotated[bool, typer.Option("--count", help="Print only totals.")]
 
 
-def kind_option(text: str) -> Any:
+def kind_option(default: str) -> Any:
     """Return the option `--kind`."""
-    return option(kind, "KIND", f"{', '.join(Kind)}: {text}", autocompletion=lambda: list(Kind))
+    return option(kind, "KIND", f"{', '.join(Kind)} (default: {default}).", autocompletion=lambda: list(Kind))
 
 
 Capacity = Annotated[int | None, option(whole(), "ITEMS", "Number of items that the filter is made for.")]
 ErrorRate = Annotated[float | None, option(share, "RATE", "False-positive rate at that many items.")]
 Window = Annotated[
     float | None,
-    option(time, "TIME", "Rotating filters: time until items are forgotten: 90s, 15m, 12h, 7d, 2w."),
+    option(time, "TIME", "Rotating filters: how long they remember an item."),
 ]
 Slices = Annotated[
-    int | None, option(whole(1, 64), "N", "Rotating filters: slices of the window (default: 4).")
+    int | None, option(whole(1, 64), "N", "Rotating filters: slices of a window (default: 4).")
 ]
 Shards = Annotated[int | None, option(whole(1, 4096), "N", "Sharded filters: number of keys.")]
-Expansion = Annotated[
-    int | None, option(whole(), "N", "Scaling filters: growth from layer to layer (default: 2).")
-]
+Expansion = Annotated[int | None, option(whole(), "N", "Scaling filters: growth a layer (default: 2).")]
 OtherUrl = Annotated[
     str | None,
     typer.Option(metavar="URL", help="The other server, if it differs from --url.", show_default=False),

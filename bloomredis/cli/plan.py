@@ -19,9 +19,7 @@ def plan(  # long: the signature declares every option
     *,
     capacity: Annotated[int, option(whole(), "ITEMS", "Number of items that the filter is made for.")],
     error_rate: Annotated[float, option(share, "RATE", "False-positive rate at that many items.")],
-    kind: Annotated[
-        Kind | None, kind_option("kind (default: the kind that other options imply, or fixed).")
-    ] = None,
+    kind: Annotated[Kind | None, kind_option("what the other options imply")] = None,
     layout: Annotated[
         str | None,
         typer.Option(
@@ -41,7 +39,10 @@ def plan(  # long: the signature declares every option
 
     Without --kind, a filter that is too large for one key is planned as a sharded one.
 
-    busy_ms is the longest time that the server is busy creating the largest key.
+    busy_ms is the longest time that the server is busy creating the largest key. room is the number of items
+    that the layers hold. times_fixed compares the size with that of a filter of --kind fixed,
+    most_times_fixed at the worst moment. expected_error_rate is what the error rate of the full filter will
+    be.
     """
     given = {
         "shards": shards, "nodes": nodes, "grown_to": grown_to, "expansion": expansion, "slices": slices

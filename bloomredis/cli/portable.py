@@ -27,10 +27,10 @@ File = Annotated[
 
 
 def save(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
-    """Write a filter of any kind to a file, with a checksum; the filter may be in use.
+    """Write a filter of any kind to a file, with a checksum.
 
-    The file has all items that were added before the command began. If the command fails, an older file stays
-    as it was. With -, nothing else is printed.
+    The filter may be in use. The file has all items that were added before the command began. If the command
+    fails, an older file stays as it was. With -, nothing else is printed.
     """
     with Stop().waiting(), progress.shown("saving") as show:
         found = filters.opened(connect(url, cluster=cluster, retries=4), name)
@@ -45,7 +45,7 @@ def save(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_json: 
 
 
 def restore(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
-    """Store a saved filter under a name that is free; print its parameters.
+    """Store a saved filter under a name that is free.
 
     A file that was cut or changed is refused, and no key is overwritten.
     """
@@ -68,7 +68,7 @@ def copy(
     to_url: OtherUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a filter of any kind to a name that is free, on this server or another; print its parameters."""
+    """Copy a filter to a name that is free, here or on another server."""
     with Stop().waiting(), progress.shown("copying") as show:
         client = connect(url, cluster=cluster, retries=4)
         target = client if to_url is None else connect(to_url, retries=4)
@@ -91,7 +91,7 @@ def merge(
     file: Annotated[bool, typer.Option("--file", help="OTHER is a file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Add all items of another filter with the same parameters; print the result."""
+    """Add all items of another filter with the same parameters."""
     if file and from_url is not None:
         raise ValueError("--file needs no server: leave out --from-url")
     client = connect(url, cluster=cluster, retries=4)

@@ -10,13 +10,15 @@ import typer
 from bloomredis.protocol.cluster import is_cluster
 
 VARIABLE: Final = "BLOOMREDIS_URL"
-_SCHEMES: Final = (
-    "redis://, rediss:// (TLS), valkey://, unix://, sentinel://host:26379/NAME, embedded://, "
-    "embedded:///dir or memory://, as in redis://user:password@host:6379/0."
-)
 Url = Annotated[
     str,
-    typer.Option("--url", envvar=VARIABLE, metavar="URL", help=f"The server: {_SCHEMES}", show_default=False),
+    typer.Option(
+        "--url",
+        envvar=VARIABLE,
+        metavar="URL",
+        help="The server, such as redis://host:6379/0.",
+        show_default=False,
+    ),
 ]
 """The option of commands that need a server."""
 OwnUrl = Annotated[
@@ -24,7 +26,7 @@ OwnUrl = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help=f"The server (default: a private one, {VARIABLE} is not read): {_SCHEMES}",
+        help=f"The server (default: a private one; {VARIABLE} is not read).",
         show_default=False,
     ),
 ]
@@ -33,7 +35,7 @@ Cluster = Annotated[
     bool | None,
     typer.Option(
         "--cluster/--no-cluster",
-        help="Use the whole cluster of the server, or this server alone (default: ask the server).",
+        help="The whole cluster, or this server alone (default: ask it).",
         show_default=False,
     ),
 ]

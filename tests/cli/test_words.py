@@ -75,6 +75,24 @@ def test_help(name: str) -> None:
     assert "<=" not in text
 
 
+@for_each("name", COMMANDS)
+def test_help_fits_a_screen(name: str) -> None:
+    """It has an example before anything else, at most 40 lines, and no marks of types."""
+    text = run_command(name, "--help", COLUMNS="80").stdout.decode()
+    lines = text.splitlines()
+    assert len(lines) <= 40
+    assert lines[4].startswith(f"  Example: bloomredis {name}")
+    assert not re.search(r"[{<]", text)
+
+
+def test_the_list_of_commands() -> None:
+    """The help of the program names the server's URL, and has one line for each command."""
+    text = run_command("--help", COLUMNS="80").stdout.decode()
+    assert "BLOOMREDIS_URL" in text
+    rows = re.findall(r"^  ([a-z]+) {2,}(.+)\.$", text, re.MULTILINE)
+    assert [name for name, _ in rows] == list(COMMANDS)
+
+
 PARSED = [
     (name, one)
     for name, command in COMMANDS.items()

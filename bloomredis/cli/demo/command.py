@@ -27,7 +27,7 @@ def demo(  # long: the signature declares every option
     seed: Annotated[int, option(whole(0), "N", "Seed of the stream (default: 1).")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Let worker processes race over a stream of clicks with redeliveries; count the clicks processed."""
+    """Let processes race over a stream of clicks; count those processed."""
     url = "embedded://" if url is None else url
     if scheme(url) == "memory":
         raise ValueError("memory:// is inside one process and the demo starts several; try embedded://")

@@ -26,7 +26,7 @@ FOUND = 1
 
 def doctor(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A filter to check too.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="A filter to check too.", show_default=False)
     ] = None,
     *,
     url: Url,
@@ -36,13 +36,11 @@ def doctor(
     layout: Layout = None,
     as_json: Json = False,
 ) -> None:
-    """Print the risks for a filter on this server, worst first, and the checks that passed; change nothing.
+    """Print the risks for a filter on this server, worst first.
 
-    * critical: data is lost or calls are refused, now or when memory runs short.
-    * warning: the same after a crash, a failover or further growth.
-    * note: worth knowing.
-    * unchecked: the server did not say.
-    * ok: the check found no risk.
+    It also prints the checks that passed, and changes nothing. A finding is critical if data is lost or calls
+    are refused, now or when memory runs short. It is a warning if that takes a crash, a failover or further
+    growth, and a note if it is worth knowing. What the server did not say is unchecked.
 
     In a cluster it asks the node of the filter; without NAME, or for a sharded filter, it asks every primary.
 
