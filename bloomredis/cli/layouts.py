@@ -32,7 +32,10 @@ def layout(text: str | None) -> Any:
         inspect.signature(make).bind(*given)
     except TypeError:
         raise ValueError(f"write --layout {name} as {_usage(name, make)}, not {text}") from None
-    return make(*given)
+    try:
+        return make(*given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--layout {text}: {error}") from None
 
 
 def _value(text: str) -> int | float | str:

@@ -35,6 +35,8 @@ def save(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_json: 
     with Stop().waiting(), progress.shown("saving") as show:
         found = filters.opened(connect(url, cluster=cluster, retries=4), name)
         to_stdout = file == "-"
+        if to_stdout and sys.stdout.isatty():
+            raise ValueError("a saved filter is no text for a terminal: give a FILE, or send - to one with >")
         try:
             found.save(sys.stdout.buffer if to_stdout else file, progress=show)
         except BrokenPipeError as error:

@@ -27,12 +27,17 @@ def report(fields: Mapping[str, Any], *, as_json: bool, shown: Mapping[str, str]
         write(json.dumps(fields, default=_plain).encode() + b"\n")
         return
     texts = {**fields, **(shown or {})}
-    show({name: person(name, value) for name, value in texts.items()} if for_a_person() else texts)
+    show({name: person(name, value) if for_a_person() else filled(value) for name, value in texts.items()})
 
 
 def for_a_person() -> bool:
     """Return True if a person reads stdout."""
     return sys.stdout.isatty()
+
+
+def filled(value: object) -> object:
+    """Return the value of a field, or a dash where a filter has none."""
+    return "-" if value in (None, "", ()) else value
 
 
 def person(name: str, value: Any) -> object:
@@ -46,7 +51,7 @@ def person(name: str, value: Any) -> object:
     if isinstance(value, int):
         size = "bytes" in name.split("_")
         return f"{value:,}" + (f" ({human(value)})" if size and value >= 1000 else "")
-    return "-" if value is None or value == () else value
+    return filled(value)
 
 
 def human(size: float) -> str:

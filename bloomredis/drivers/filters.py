@@ -173,7 +173,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         meanwhile.
 
         The memory that a load takes depends on the filter's size, not on the number of items: about 10 MB
-        plus twice the filter's size, up to 200 MB.  A filter of more than 128 MB is loaded probe by probe.
+        plus twice the filter's size, up to 250 MB.  A filter of more than 128 MB is loaded probe by probe.
 
         After an error, call `load` again with all items.  The filter's `count` then lacks at most the new
         items of the batch that was interrupted.

@@ -51,7 +51,9 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         server's own Bloom filter module, which grows by itself).  None takes the stored layout; a new filter
         is then blocked.  Or a layout from `bloomredis.compat`, for a bitmap that another system writes too:
         such a bitmap has no header, so the layout states its size, and its loss cannot be detected.
-    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param ttl: seconds (or a timedelta) from creation until the whole filter expires; None for never.  An
+        object that lives longer raises `FilterLostError` then: for items that are to be forgotten one by one,
+        use a `RotatingBloomFilter`.
     :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.  The
         default is False.
     :param on_full: the reaction to a new item in a filter that has `capacity` items, whoever added them.
@@ -67,8 +69,8 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         has lost.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
-        returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
+        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -175,11 +177,13 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     :param tightening_ratio: error rate of a layer divided by that of the layer before, strictly between 0 and
         1, by default 0.5.  A larger ratio saves memory if there are many layers.
     :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).  None means blocked.
-    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param ttl: seconds (or a timedelta) from creation until the whole filter expires; None for never.  An
+        object that lives longer raises `FilterLostError` then: for items that are to be forgotten one by one,
+        use a `RotatingBloomFilter`.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
-        returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
+        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -233,8 +237,8 @@ class RotatingBloomFilter(Filter[I]):
     :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).  None means blocked.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
-        returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
+        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -287,11 +291,13 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         layout; a new filter is then blocked.
     :param seed: seed of the hash that picks the shard.  None takes the stored seed; a new filter then has the
         default.
-    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param ttl: seconds (or a timedelta) from creation until the whole filter expires; None for never.  An
+        object that lives longer raises `FilterLostError` then: for items that are to be forgotten one by one,
+        use a `RotatingBloomFilter`.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
-        returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
+        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -343,11 +349,13 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
         `error_rate`, the first call checks a stored filter, and the first add or claim creates a missing one;
         without them the filter must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param ttl: seconds (or a timedelta) from creation until the whole filter expires; None for never.  An
+        object that lives longer raises `FilterLostError` then: for items that are to be forgotten one by one,
+        use a `RotatingBloomFilter`.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one.  A callable is called with the error and may raise it; if it
-        returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
+        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.

@@ -8,17 +8,19 @@ from typing import Any
 from bloomredis import arguments
 from bloomredis.drivers.binding import Bound
 from bloomredis.protocol.cluster import is_cluster
+from bloomredis.stored.saved import mergeable
 
 
 def check_same_class(one: Bound[Any], other: object) -> None:
     """Raise `TypeError` for a filter that cannot be merged into another."""
+    own = type(one).__name__
+    mergeable.check_class(one.name, own)
     if not isinstance(other, type(one)):
-        kind, own = type(other), type(one)
-        name = f"{kind.__module__}.{kind.__name__}" if kind.__name__ == own.__name__ else kind.__name__
-        raise TypeError(
-            f"a {own.__name__} is merged with another one or with a LocalFilter, not with "
-            f"{name} {arguments.shown(other)}"
-        )
+        kind = type(other).__name__
+        if kind == own:
+            kind = "one of bloomredis" if one._is_asyncio else "one of bloomredis.asyncio"  # noqa: SLF001 - its half
+        given = kind if isinstance(other, Bound) else f"{kind} {arguments.shown(other)}"
+        raise TypeError(f"{one.name!r} is merged with another {own} or a LocalFilter, not with {given}")
 
 
 def share_node(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:

@@ -47,8 +47,8 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     on_lost: OnLost
     """The reaction to the loss or replacement of the filter that this object has used.  `"raise"` (the
     default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the filter stored now, or
-    with a new one.  A callable is called with the error and may raise it; if it returns, this object goes on
-    as with `"recreate"`."""
+    with a new one, which is empty even if only a layer was lost.  A callable is called with the error and may
+    raise it; if it returns, this object goes on as with `"recreate"`."""
     retry_safe: bool
     """Let a retry return the answer of the first execution, so that a lost reply never turns into "already
     there".  The default is True."""
@@ -108,7 +108,9 @@ class PlainParameters(PlainOptions[I], total=False):
     blocked.  Or a layout from `bloomredis.compat`, for a bitmap that another system writes too: such a bitmap
     has no header, so the layout states its size, and its loss cannot be detected."""
     ttl: Seconds | None
-    """Seconds (or a timedelta) from creation until the filter expires; None for never."""
+    """Seconds (or a timedelta) from creation until the whole filter expires; None for never.  An object that
+    lives longer raises `FilterLostError` then: for items that are to be forgotten one by one, use a
+    `RotatingBloomFilter`."""
     refresh_ttl: bool
     """Let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.  The default is False."""
 
@@ -123,7 +125,9 @@ class CountingParameters(CommonParameters[I], total=False):
     error_rate: float | None
     """The false-positive rate at `capacity`, strictly between 0 and 1."""
     ttl: Seconds | None
-    """Seconds (or a timedelta) from creation until the filter expires; None for never."""
+    """Seconds (or a timedelta) from creation until the whole filter expires; None for never.  An object that
+    lives longer raises `FilterLostError` then: for items that are to be forgotten one by one, use a
+    `RotatingBloomFilter`."""
 
 
 class ScalingParameters(CommonParameters[I], total=False):
@@ -144,7 +148,9 @@ class ScalingParameters(CommonParameters[I], total=False):
     layout: OwnLayout | None
     """`"blocked"` (faster calls) or `"classic"` (less memory).  None means blocked."""
     ttl: Seconds | None
-    """Seconds (or a timedelta) from creation until the filter expires; None for never."""
+    """Seconds (or a timedelta) from creation until the whole filter expires; None for never.  An object that
+    lives longer raises `FilterLostError` then: for items that are to be forgotten one by one, use a
+    `RotatingBloomFilter`."""
 
 
 class RotatingParameters(CommonParameters[I], total=False):
@@ -185,7 +191,9 @@ class ShardedParameters(CommonParameters[I], total=False):
     """Seed of the hash that picks the shard.  None takes the stored seed; a new filter then has the
     default."""
     ttl: Seconds | None
-    """Seconds (or a timedelta) from creation until the filter expires; None for never."""
+    """Seconds (or a timedelta) from creation until the whole filter expires; None for never.  An object that
+    lives longer raises `FilterLostError` then: for items that are to be forgotten one by one, use a
+    `RotatingBloomFilter`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

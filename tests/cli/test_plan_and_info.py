@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import datetime
 from typing import Any
 
@@ -128,6 +129,8 @@ def test_info_of_a_bitmap_of_another_system(any_server: Server) -> None:
         printed("info", "bits", "--url", any_server.url, "--layout", "go_zero:20000", "--json")
     )
     assert (found["layout"], found["num_bits"], found["count"]) == ("go_zero", 20_000, 1)
+    text = printed("info", "bits", "--url", any_server.url, "--layout", "go_zero:20000").decode()
+    assert re.findall(r"^(\w+) +-$", text, re.MULTILINE) == ["ttl", "generation", "created_at", "layers"]
     refused = run_command("info", "bits", "--url", any_server.url)
     assert refused.returncode == 2
     assert b"or give the --layout of the other system" in refused.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -61,15 +62,27 @@ def test_a_changed_file_is_refused(any_server: Server, tmp_path: Path) -> None:
     printed("create", "seen", "--capacity", 1000, "--error-rate", 0.01, *url)
     file = tmp_path / "seen.bloom"
     printed("save", "seen", str(file), *url)
-    for data in (b"", b"text\n", file.read_bytes()[:-1]):
+    for data in (b"", b"text\n", file.read_bytes()[:-1], file.read_bytes()[:50]):
         file.write_bytes(data)
         done = run_command("restore", "copy", str(file), *url)
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-        assert str(file).encode() in done.stderr
+        assert done.stderr.count(str(file).encode()) == 1
     piped = printed("save", "seen", "-", *url) + b"\n"
     done = run_command("restore", "copy", "-", *url, data=piped)
     assert (done.returncode, b"has data after its checksum" in done.stderr) == (2, True)
     assert any_server.keys() == ["seen"]
+
+
+def test_a_terminal_gets_no_bits(any_server: Server) -> None:
+    """`save NAME -` is for a pipe or a file."""
+    printed("create", "seen", "--capacity", 1000, "--error-rate", 0.01, "--url", any_server.url)
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "save", "seen", "-", "--url", any_server.url]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == 2
+    assert b"give a FILE" in done.stderr
 
 
 def test_filters_are_merged(any_server: Server, tmp_path: Path) -> None:

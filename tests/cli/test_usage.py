@@ -49,6 +49,7 @@ BAD_USAGE = {
     "unknown kind": ["dedupe", "--kind", "nonsense"],
     "unknown layout": ["info", "x", "--url", "memory://", "--layout", "nonsense"],
     "layout without numbers": ["info", "x", "--url", "memory://", "--layout", "go_zero"],
+    "layout with a wrong number": ["info", "x", "--url", "memory://", "--layout", "go_zero:x"],
     "layout with too many": ["info", "x", "--url", "memory://", "--layout", "go_zero:1,2"],
     "layout of another kind": ["dedupe", "--kind", "scaling", "--layout", "go_zero:20000"],
     "cluster without a port": ["dedupe", "--url", "memory://", "--cluster"],

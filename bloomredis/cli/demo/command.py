@@ -125,6 +125,6 @@ def _verdict(race: Race, result: Result) -> str:
     if result.twice:
         return f"FAILED: {result.twice:,} clicks were processed twice"
     return (
-        f"OK: no click was processed twice; {result.missed:,} of {race.capacity:,} were mistaken "
+        f"OK: no click was processed twice; {result.missed:,} of {race.capacity:,} taken "
         f"for old ones ({result.missed / race.capacity:.3%}; the error rate is {race.error_rate:.3%})"
     )

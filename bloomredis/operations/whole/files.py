@@ -149,9 +149,16 @@ class Reader:
 
     def _parsed(self) -> saved.Saved:
         head = self.take(saved.HEAD_BYTES)
-        try:
+        with self._refusing():
             _, more = saved.sizes(head)
-            return saved.parse(head, self.take(more))
+        rest = self.take(more)
+        with self._refusing():
+            return saved.parse(head, rest)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
         except ValueError as error:
             self._refuse(str(error))
 

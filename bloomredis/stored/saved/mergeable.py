@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from bloomredis.errors import FilterMismatchError
-from bloomredis.stored.header import FILTER, Header
+from bloomredis.stored.header import Header
 from bloomredis.stored.saved.format import Saved, called
-from bloomredis.stored.shards.record import KIND as SHARDED
 from bloomredis.stored.shards.record import ShardRecord
 
 _COMPARED: Final = (
@@ -29,9 +28,7 @@ def check_mergeable(name: str, own: Saved, other_name: str, other: Saved) -> Non
     :raises FilterMismatchError: the filters' parameters differ.
     """
     for each, saved in ((name, own), (other_name, other)):
-        if saved.kind not in (FILTER, SHARDED):
-            of = called(saved)
-            raise TypeError(f"{each!r} is a {of}, which cannot be merged: {_WAYS_OUT[of]}")
+        check_class(each, called(saved))
     for one, another in zip(_parameters(own), _parameters(other), strict=False):
         if one != another:
             raise FilterMismatchError(
@@ -40,6 +37,12 @@ def check_mergeable(name: str, own: Saved, other_name: str, other: Saved) -> Non
                 advice="load the items of one into the other, or ask both",
                 command="add the items of one to the other, or check both",
             )
+
+
+def check_class(name: str, of: str) -> None:
+    """Raise `TypeError` for a filter of a class that cannot be merged."""
+    if of in _WAYS_OUT:
+        raise TypeError(f"{name!r} is a {of}, which cannot be merged: {_WAYS_OUT[of]}")
 
 
 def whole(saved: Saved) -> Header:

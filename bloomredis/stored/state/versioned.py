@@ -301,7 +301,7 @@ class Versioned(Stored, Generic[ParametersT]):
             self._lost = None
         else:
             self.handle = None
-        _log.warning("%s; going on with what is there now, or a new one", lost.problem)
+        _log.warning("%s; going on with what is there now, or with a new, empty filter", lost.problem)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
         return self._notice_loss(self.loss(refusal.word), handle)
