@@ -41,6 +41,7 @@ from tests.support.readme import (
 )
 from tests.support.servers import Server
 from tests.support.values import for_each
+from tools import pictures
 
 PACKAGE = ROOT / "bloomredis"
 NOT_RUN = ("make ", "pip install ", "python3 -m venv ", ". .venv/")
@@ -242,9 +243,9 @@ CLASSES = ("BloomFilter", *(f"{kind}BloomFilter" for kind in ("Scaling", "Rotati
 
 def test_the_table_of_methods() -> None:
     """The table has each public method, how its docstring begins, and its classes; `merge` where it works."""
-    row = r"^\| \[`(\w+)`\]\S* \| (.*?) \| ([✓-](?: \| [✓-]){4}) \|$"
+    row = r"^\| \[`(\w+)`\]\((\S*)\) \| (.*?) \| ([✓-](?: \| [✓-]){4}) \|$"
     rows = re.findall(row, (DOCS / "reference.md").read_text(), re.MULTILINE)
-    shown = {name: [mark == "✓" for mark in marks.split(" | ")] for name, _, marks in rows}
+    shown = {name: [mark == "✓" for mark in marks.split(" | ")] for name, _, _, marks in rows}
     real = {
         name: [hasattr(getattr(bloomredis, each), name) for each in CLASSES]
         for each in CLASSES
@@ -254,7 +255,10 @@ def test_the_table_of_methods() -> None:
     del real["name"]
     real["merge"] = [True, False, False, False, True]
     assert shown == real
-    for name, does, _ in rows:
+    for name, page, does, _ in rows:
+        assert re.search(rf"auto(method:: .*\.{name}$|class:: )", (DOCS / page).read_text(), re.MULTILINE), (
+            name
+        )
         owners = [getattr(bloomredis, each) for each in CLASSES]
         method = next(getattr(owner, name) for owner in owners if hasattr(owner, name))
         assert does == " ".join((inspect.getdoc(method) or "").partition("\n\n")[0].split())
@@ -294,3 +298,15 @@ def test_each_error_of_troubleshooting_is_said() -> None:
         assert len("".join(parts)) > 8
         if row not in SAID_BY_OTHERS:
             assert re.search("\0".join(map(re.escape, parts)).strip("\0"), said), row
+
+
+def test_drawings_are_those_of_their_script() -> None:
+    """`python -m tools.pictures` writes them."""
+    assert (DOCS / "claim.svg").read_text("utf-8") == "\n".join(pictures.claim()) + "\n"
+
+
+@for_each("page", PAGES)
+def test_pictures_have_texts(page: Path) -> None:
+    """Each picture of a page has a text that says what it shows."""
+    for text, target in re.findall(r"!\[(.*?)\]\((\S+)\)", page.read_text()):
+        assert len(text) > 40, target
