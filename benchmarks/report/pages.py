@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = ROOT / "benchmarks" / "results"
 STORED: Final = RESULTS / "results.json"
 THROUGHPUT: Final = RESULTS / "throughput.json"
-_SPEED: Final = ROOT / "docs" / "speed.md"
+_PAGES: Final = (ROOT / "docs" / "speed.md", ROOT / "docs" / "more-machines.md")
 _BLOCK: Final = re.compile(r"(<!-- figures: (\w+) -->\n).*?(\n<!-- end of figures -->)", re.DOTALL)
 _UNMEASURED: Final = "These figures come with the next whole run of `make bench`."
 
@@ -145,7 +145,10 @@ def written(results: Path = RESULTS) -> dict[Path, str]:
         results / "speed.svg": chart.drawn(servers[0].about["server"], servers[0].results),
     }
     if results == RESULTS:
-        files[_SPEED] = _BLOCK.sub(_filled(machine, servers), _SPEED.read_text())
+        files[results / "calls.svg"] = chart.calls_drawn(
+            {name: kinds["blocked"] for name, kinds in _throughputs()["servers"].items()}
+        )
+        files |= {page: _BLOCK.sub(_filled(machine, servers), page.read_text()) for page in _PAGES}
     return files
 
 
@@ -158,7 +161,7 @@ def missing(servers: Sequence[ServerReport]) -> Iterator[str]:
 
 
 def _filled(machine: Mapping[str, Any], servers: Sequence[ServerReport]) -> Callable[[re.Match[str]], str]:
-    texts = {
+    texts: dict[str, Callable[[], str]] = {
         "versions": lambda: _versions(machine, servers),
         "ratios": lambda: table(RATIOS, servers),
         "kinds": lambda: table(KINDS, servers),
@@ -166,6 +169,7 @@ def _filled(machine: Mapping[str, Any], servers: Sequence[ServerReport]) -> Call
         "floor": lambda: _floors(servers),
         "fleet": lambda: table(FLEET, servers),
         "throughput": _throughput,
+        "core": lambda: _core(servers),
     }
     return lambda block: f"{block[1]}\n{texts[block[2]]()}\n{block[3]}"
 
@@ -224,9 +228,28 @@ def _server(servers: Iterable[ServerReport]) -> str:
     )
 
 
+def _throughputs() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(THROUGHPUT.read_text("utf-8"))
+    return found
+
+
+def _core(servers: Sequence[ServerReport]) -> str:
+    """Return a table of the items that one core of a server takes a second, by verb."""
+    single: dict[str, dict[str, dict[str, float]]] = _throughputs()["servers"]
+    names = [server.about["server"] for server in servers]
+    rows = [
+        [f"`{verb}` of one item", *(f"{1e6 / single[name]['blocked'][verb]:,.0f}" for name in names)]
+        for verb in single[names[0]]["blocked"]
+    ] + [
+        [what, *(f"{1 / server.results[workload].median(OURS, 'cpu'):,.0f}" for server in servers)]
+        for what, workload in (("`add_many` of 1,000", _NEW), ("`contains_many` of 1,000", _TEST))
+    ]
+    return "\n".join(tables.table(["items a second", *names], rows, "l" + "r" * len(names)))
+
+
 def _throughput() -> str:
     """Return a table of the calls that a server takes a second, by kind of filter and verb."""
-    found = json.loads(THROUGHPUT.read_text("utf-8"))
+    found = _throughputs()
     servers: dict[str, dict[str, dict[str, float]]] = found["servers"]
     first = next(iter(servers.values()))
     verbs = list(dict.fromkeys(verb for times in first.values() for verb in times))
