@@ -1,7 +1,9 @@
-"""A check of pages of docs/_build in a browser, at the widths of a desktop and of a phone.
+"""A check of docs/_build: its search, and pages in a browser, at the widths of a desktop and of a phone.
 
-Each page has to load with its pictures, have a text for each picture, and not scroll sideways.  One page of
-the same origin shows the pages in frames and measures them.  Without chromium the check is skipped.
+Each word of docs/searches.toml leads to one page, which the search shows first.  Each page that is looked at
+has to load with its pictures, have a text for each picture, and not scroll sideways.  One page of the same
+origin shows the pages in frames, measures them and asks the search.  Without chromium only the search's index
+is checked.
 """
 
 from __future__ import annotations
@@ -15,18 +17,37 @@ import subprocess
 import sys
 import tempfile
 import threading
+import tomllib
 from html import unescape
 from pathlib import Path
 from typing import Final
 
-BUILT: Final = Path(__file__).parents[1] / "docs" / "_build"
-PAGES: Final = ("index.html", "speed.html", "reference.html", "reference/bloom-filter.html", "claims.html")
+DOCS: Final = Path(__file__).parents[1] / "docs"
+BUILT: Final = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "_build"
+PAGES: Final = (
+    "index.html",
+    "speed.html",
+    "reference.html",
+    "reference/items.html",
+    "claims.html",
+    "guarantees.html",
+)
+WORDS: Final = {
+    word: f"{page}.html"
+    for page, words in tomllib.loads((DOCS / "searches.toml").read_text("utf-8")).items()
+    for word in words
+}
 WIDTHS: Final = (1280, 390)
 MEASURE: Final = """
 const found = [];
 const frames = [...document.querySelectorAll("iframe")];
+const search = word => {
+  const {_performSearch, _parseQuery} = frames[0].contentWindow.eval("Search");
+  return _performSearch(..._parseQuery(word)).at(-1)?.[5];
+};
 Promise.all(frames.map(frame => new Promise(done => frame.onload = done))).then(() => setTimeout(() => {
-  for (const frame of frames) {
+  const firsts = Object.fromEntries(WORDS.map(word => [word, search(word).replace(/md$/, "html")]));
+  for (const frame of frames.slice(1)) {
     const root = frame.contentDocument.documentElement, images = [...frame.contentDocument.images];
     found.push({
       page: frame.dataset.page, width: +frame.width, title: frame.contentDocument.title,
@@ -34,7 +55,7 @@ Promise.all(frames.map(frame => new Promise(done => frame.onload = done))).then(
       dark: images.filter(image => !image.alt || !image.complete || !image.naturalWidth).length,
     });
   }
-  document.body.textContent = JSON.stringify(found);
+  document.body.textContent = JSON.stringify({found, firsts});
 }, 500));
 """
 
@@ -55,42 +76,64 @@ class Site(http.server.SimpleHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
-        self.wfile.write(f"<!doctype html><body>{frames}<script>{MEASURE}</script></body>".encode())
+        frames = f'<iframe width="1280" height="800" src="/search.html?q=filter"></iframe>{frames}'
+        script = f"const WORDS = {json.dumps(list(WORDS))};{MEASURE}"
+        self.wfile.write(f"<!doctype html><body>{frames}<script>{script}</script></body>".encode())
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
 
 
-def looked(browser: str, port: int) -> list[dict[str, object]]:
-    """Return the measurements of the browser."""
+def astray() -> list[str]:
+    """Return the words whose entry in the built index does not lead to their page alone."""
+    text = (BUILT / "searchindex.js").read_text("utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    places = index["docnames"]
+    return [
+        word
+        for word, page in WORDS.items()
+        if [f"{places[each]}.html" for each, _, is_main in index["indexentries"].get(word, []) if is_main]
+        != [page]
+    ]
+
+
+def looked(browser: str, port: int) -> tuple[list[dict[str, object]], dict[str, str]]:
+    """Return the measurements of the browser, and the first page that its search shows for each word."""
     with tempfile.TemporaryDirectory() as profile:
         options = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run")
         quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
         time = ("--virtual-time-budget=20000", f"--user-data-dir={profile}", "--dump-dom")
         command = [browser, *options, *quiet, *time, f"http://127.0.0.1:{port}/look"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    body = re.search(r"<body>(\[.*\])</body>", done.stdout, re.DOTALL)
+    body = re.search(r"<body>(\{.*\})</body>", done.stdout, re.DOTALL)
     if body is None:
         raise SystemExit(f"the browser printed no measurements: {done.stdout[:500]}")
-    found: list[dict[str, object]] = json.loads(unescape(body[1]))
-    return found
+    measured = json.loads(unescape(body[1]))
+    return measured["found"], measured["firsts"]
 
 
 def main() -> int:
-    """Measure the pages, and print those with a fault."""
+    """Check the index, measure the pages, and print the words and pages with a fault."""
+    if lost := astray():
+        print(f"the search does not lead to the page of docs/searches.toml for: {', '.join(lost)}")
+        return 1
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         print("chromium is not installed: the pages were not checked")
         return 0
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Site, directory=str(BUILT)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    found = looked(browser, server.server_address[1])
+    found, firsts = looked(browser, server.server_address[1])
     server.shutdown()
     wrong = [one for one in found if one["scrolls"] or one["dark"] or "bloomredis" not in str(one["title"])]
     for each in wrong:
         print(f"{each['page']} at {each['width']} pixels: {each}")
-    print(f"checked {len(found)} pages in {Path(browser).name}: {len(wrong)} have a fault")
-    return int(bool(wrong) or len(found) != len(PAGES) * len(WIDTHS))
+    others = {word: page for word, page in firsts.items() if page != WORDS[word]}
+    for word, page in others.items():
+        print(f"the search for {word!r} shows {page} first, not {WORDS[word]}")
+    looked_at = f"{len(found)} pages and {len(firsts)} searches in {Path(browser).name}"
+    print(f"checked {looked_at}: {len(wrong) + len(others)} have a fault")
+    return int(bool(wrong or others) or len(found) != len(PAGES) * len(WIDTHS))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,35 @@ _PLAINER = {
 """Patterns of private names in signatures, and the text that replaces them."""
 
 
+_SEARCHES = tomllib.loads(Path(__file__).with_name("searches.toml").read_text("utf-8"))
+
+
 def setup(app: Any) -> None:
-    """Replace private names in signatures."""
+    """Plain names in signatures, words for the search, links to methods."""
     app.connect("autodoc-process-signature", _named)
+    app.connect("doctree-read", _searched)
+    app.connect("doctree-resolved", _linked)
+
+
+def _searched(app: Any, page: Any) -> None:
+    """Put the words of `searches.toml` into the index, where the search prefers them to words of the text."""
+    words = [("single", word, "", "main", None) for word in _SEARCHES.get(app.env.docname, ())]
+    page.append(import_module("sphinx.addnodes").index(entries=words))
+
+
+def _linked(app: Any, page: Any, docname: str) -> None:
+    """Let the tables of the reference link to the methods, not to the tops of their pages."""
+    if docname != "reference":
+        return
+    methods = {
+        (document, name.rpartition(".")[2]): anchor
+        for name, _, kind, document, anchor, _ in app.env.get_domain("py").get_objects()
+        if kind == "method"
+    }
+    for link in page.findall(import_module("docutils.nodes").reference):
+        document = link.get("refuri", "").removesuffix(".html")
+        if anchor := methods.get((document, link.astext())):
+            link["refuri"] += f"#{anchor}"
 
 
 def _named(*event: Any) -> tuple[str | None, ...]:
