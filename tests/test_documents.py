@@ -219,6 +219,16 @@ def test_each_page_is_in_the_index() -> None:
     assert sorted([*listed, "index"]) == sorted(pages)
 
 
+def test_the_tables_of_guarantees() -> None:
+    """Each row says who, what happens, what you see and what to do; a cell has at most 30 words."""
+    promised, _, others = (DOCS / "guarantees.md").read_text().partition("## Asking again")
+    heads = set(re.findall(r"^(\|.*)\n\|---", promised, re.MULTILINE))
+    assert heads == {"| who | what happens | what you see | what to do |"}
+    rows = re.findall(r"^\| .*", promised + others, re.MULTILINE)
+    cells = [cell for row in rows for cell in row.strip("| ").split(" | ")]
+    assert [cell for cell in cells if len(re.sub(r"\]\(.*?\)", "]", cell).split()) > 30] == []
+
+
 def test_links_have_texts() -> None:
     """Code hosts show a link without a text as nothing. Other tests cover the pages of adapters."""
     for page in PAGES:
