@@ -167,7 +167,7 @@ class Batches(Partitions):
             self._seek()
 
     def _seek(self) -> None:
-        """Go back where the consumer has yet to."""
+        """Seek in the partitions where a seek is pending."""
         back = {(each.topic, each.partition): each for each in self._assigned(self._behind)}
         self._catch_up(back, lambda place, _: self._consumer.seek(back[place]))
 
@@ -236,6 +236,6 @@ class AsyncBatches(Partitions):
         self._seek()
 
     def _seek(self) -> None:
-        """Go back where the consumer has yet to."""
+        """Seek in the partitions where a seek is pending."""
         back = {place: each for each, place in self._assigned(self._behind).items()}
         self._catch_up(back, lambda place, offset: self._consumer.seek(back[place], offset))

@@ -40,7 +40,7 @@ def send_step(transport: Any, step: Command | list[Command]) -> Any:
 
 
 def _uncached(client: Any, command: Command) -> Any:
-    """Send a command past the client's own cache, which may be out of date: it does not cache pipelines."""
+    """Send a command past the client's own cache, which may be out of date: redis-py caches no pipelines."""
     (reply,) = _pipelined(client, [command])
     if isinstance(reply, Exception):
         raise reply
