@@ -292,7 +292,12 @@ def texts_of(source: Path) -> Iterator[str]:
             yield node.value
 
 
-SAID_BY_OTHERS = ("Event loop is closed", "Connection refused", "CERTIFICATE_VERIFY_FAILED", "too many positional arguments")
+SAID_BY_OTHERS = (
+    "CERTIFICATE_VERIFY_FAILED",
+    "Connection refused",
+    "Event loop is closed",
+    "too many positional arguments",
+)
 VALUES = re.compile(r"'\w+'|capacity|\d+|(?<=\()[A-Z]+(?=\))|\w*BloomFilter|str$")
 """Parts of an error on the page that stand for values."""
 
