@@ -238,13 +238,17 @@ def _core(servers: Sequence[ServerReport]) -> str:
     single: dict[str, dict[str, dict[str, float]]] = _throughputs()["servers"]
     names = [server.about["server"] for server in servers]
     rows = [
-        [f"`{verb}` of one item", *(f"{1e6 / single[name]['blocked'][verb]:,.0f}" for name in names)]
+        [f"`{verb}` of one item", *(_rounded(1e6 / single[name]["blocked"][verb]) for name in names)]
         for verb in single[names[0]]["blocked"]
     ] + [
-        [what, *(f"{1 / server.results[workload].median(OURS, 'cpu'):,.0f}" for server in servers)]
+        [what, *(_rounded(1 / server.results[workload].median(OURS, "cpu")) for server in servers)]
         for what, workload in (("`add_many` of 1,000", _NEW), ("`contains_many` of 1,000", _TEST))
     ]
     return "\n".join(tables.table(["items a second", *names], rows, "l" + "r" * len(names)))
+
+
+def _rounded(rate: float) -> str:
+    return f"{float(f'{rate:.2g}'):,.0f}"
 
 
 def _throughput() -> str:
