@@ -29,7 +29,7 @@ class Command(NamedTuple):
 
 _FIRST, _ITEMS, _LOOK, _WHOLE = "Begin", "Items of a filter", "Look", "Whole filters"
 COMMANDS: Final = {
-    "dedupe": Command(_FIRST, "dedupe", "dedupe lines.txt --name seen-lines"),
+    "dedupe": Command(_FIRST, "dedupe", "dedupe lines.txt"),
     "create": Command(_FIRST, "manage", "create seen-urls --capacity 1M --error-rate 0.001"),
     "plan": Command(_FIRST, "plan", "plan --capacity 1M --error-rate 0.001"),
     "demo": Command(_FIRST, "demo.command", "demo"),
