@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bloomredis import arguments
 from bloomredis.drivers.binding import Bound
+from bloomredis.later import later
 from bloomredis.protocol.cluster import is_cluster
-from bloomredis.stored.saved import mergeable
+
+if TYPE_CHECKING:
+    from bloomredis.stored.saved import mergeable
+else:
+    mergeable = later("bloomredis.stored.saved", "mergeable")
 
 
 def check_same_class(one: Bound[Any], other: object) -> None:
