@@ -16,7 +16,7 @@ BOUNDED: Final = {
     "drivers/aio.py drive": "it runs an operation, which ends by itself",
     "protocol/gather.py through": "the same",
     "protocol/gather.py gather": "the same",
-    "operations/claims/patience.py _wait_and_send": "a limit of time, with pauses",
+    "operations/claims/patience.py retry_patiently": "a limit of time and the lease, with pauses",
     "protocol/scripts.py _keys": "it reads a script's text",
     "protocol/cluster.py _deliver": "a limit of time and of losses, with pauses",
     "operations/items/membership.py _add_rest": "each reply answers at least one item",

@@ -79,8 +79,7 @@ class Claimer(AsyncDriven, Generic[I]):
     async def _claim(self, item: I, lease: float | timedelta, *, renew: bool, owner: str | None) -> Claim:
         # both.
         arguments.flag("renew", renew)
-        made = partial(Claim, self, renew=renew)
-        return await self._run_claim(self._operations.claim(item, lease, made, owner))
+        return Claim(self, await self._run_claim(self._operations.claim(item, lease, owner)), renew=renew)
 
     @observed
     async def claim_many(

@@ -27,6 +27,8 @@ class Claim(HeldClaim):
     pickles without it; then hand on the `token`, for `from_token`.
     """
 
+    __slots__ = ()
+
     @classmethod
     def from_token(cls, seen: AsyncDriven, token: str) -> Self:
         """Return the claim of a token, on the filter that it was made on; nothing is sent.

@@ -71,8 +71,7 @@ class Claimer(Driven, Generic[I]):
             call.
         """
         arguments.flag("renew", renew)
-        made = partial(Claim, self, renew=renew)
-        return self._run_claim(self._operations.claim(item, lease, made, owner))
+        return Claim(self, self._run_claim(self._operations.claim(item, lease, owner)), renew=renew)
 
     @observed
     def claim_many(

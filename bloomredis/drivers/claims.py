@@ -28,6 +28,8 @@ class Claim(HeldClaim):
     pickles without it; then hand on the `token`, for `from_token`.
     """
 
+    __slots__ = ()
+
     @classmethod
     def from_token(cls, seen: Driven, token: str) -> Self:
         """Return the claim of a token, on the filter that it was made on; nothing is sent.

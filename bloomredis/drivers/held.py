@@ -20,6 +20,17 @@ K = TypeVar("K", bound="HeldClaim")
 class HeldClaim:
     """The base of the claims of both kinds of filters: everything that sends nothing."""
 
+    __slots__ = (
+        "__weakref__",
+        "_filter",
+        "_observe",
+        "_operations",
+        "_process",
+        "_run",
+        "_state",
+        "_to_check",
+    )
+
     def __init__(self, seen: Any, state: ClaimState, *, renew: bool = False) -> None:
         self._filter = seen
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing

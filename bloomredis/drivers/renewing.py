@@ -48,7 +48,7 @@ class _Renewal(NamedTuple):
     @property
     def server(self) -> int:
         """The number of the claim's server."""
-        return int(self.seen._operations.server_of(self.state))  # noqa: SLF001 - a filter and its claims are one thing
+        return int(self.seen._operations.server_of(self.state.encoded))  # noqa: SLF001 - a filter and its claims are one thing
 
     @property
     def is_wanted(self) -> bool:
@@ -190,7 +190,7 @@ _threads: Final = _Threads()
 
 def renew_in_thread(claim: object, state: ClaimState, seen: Driven) -> None:
     """Renew a claim from now on, in a thread."""
-    _threads.of(seen._client, seen._operations.server_of(state)).add(claim, state, seen)  # noqa: SLF001 - as above
+    _threads.of(seen._client, seen._operations.server_of(state.encoded)).add(claim, state, seen)  # noqa: SLF001 - as above
 
 
 class _LoopRenewals:

@@ -1,32 +1,42 @@
--- Extend the lease of a claim if the caller still holds it; never shorten the lease.
+-- Extend the leases of claims that the caller still holds; never shorten a lease.
 --
--- KEYS[1]  the claim of the item
--- KEYS[2]  the layer record; absent if the filter has none
--- ARGV[1]  the claim's value: the filter's generation and the owner
--- ARGV[2]  the lease from now on, in milliseconds
+-- KEYS[i]          claim i, from 1
+-- KEYS[count + 1]  the layer record; absent if the filter has none
+-- ARGV[1]          the lease from now on, in milliseconds
+-- ARGV[1 + i]      the value of claim i: the filter's generation and the owner
 --
--- Reply: 1; or 0 if another owner or nobody holds the claim
+-- Reply: a string of one digit a claim: 1; or 0 if another owner or nobody holds the claim
 
 -- include: numbers
 -- include: format
 
 local ROTATING = 2
 
-local call, claim, record, mine, lease = redis.call, KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
-
-if #mine ~= 16 and #mine ~= 24 or not (lease and lease >= 1 and lease < 2 ^ 53 and lease % 1 == 0) then
-  -- rare: unfit
-elseif call('GET', claim) ~= mine then
-  return 0
+local call, count, lease = redis.call, #ARGV - 1, tonumber(ARGV[1])
+local record, is_fit = KEYS[count + 1], count > 0
+for i = 1, count do
+  is_fit = is_fit and (#ARGV[1 + i] == 16 or #ARGV[1 + i] == 24)
 end
-if record then  -- a rotating filter's record must outlive the claim, whose value names the record's generation
-  local header = redis.pcall('GETRANGE', record, 0, HEADER_BYTES - 1)
-  if type(header) == 'string' and header:sub(1, 6) == 'bloomr' and header:byte(11) == ROTATING
-    and header:sub(41, 48) == mine:sub(1, 8) then
-    -- paste: outlast
+if not (is_fit and lease and lease >= 1 and lease < 2 ^ 53 and lease % 1 == 0) then
+  -- rare: unfit
+end
+local answers, header, is_outlived = {}, nil, false
+for i = 1, count do  -- the server may refuse to read a key, so all are read before the first change
+  local mine = ARGV[1 + i]
+  answers[i] = call('GET', KEYS[i]) == mine and 1 or 0
+  if answers[i] == 1 and record then
+    -- A rotating filter's record must outlive a claim, whose value names the record's generation.
+    header = header or redis.pcall('GETRANGE', record, 0, HEADER_BYTES - 1)
+    is_outlived = is_outlived or type(header) == 'string' and header:sub(1, 6) == 'bloomr'
+      and header:byte(11) == ROTATING and header:sub(41, 48) == mine:sub(1, 8)
   end
 end
-if call('PTTL', claim) >= lease then
-  return 1
+if is_outlived then
+  -- paste: outlast
 end
-return call('PEXPIRE', claim, lease)
+for i = 1, count do
+  if answers[i] == 1 and call('PTTL', KEYS[i]) < lease then
+    call('PEXPIRE', KEYS[i], lease)
+  end
+end
+return table.concat(answers)

@@ -170,7 +170,8 @@ def test_no_method_of_an_object_is_replaced(any_client: redis.Redis, events: lis
     """Observed or not, a filter and a claim have the methods of their classes, with their signatures."""
     f = BloomFilter(any_client, "seen", observe=events.append, **SIZE)
     claim = f.claim("a")
-    assert not {*f.__dict__, *claim.__dict__} & {*CALLS, *CALLS_OF_A_CLAIM}
+    assert not f.__dict__.keys() & {*CALLS}
+    assert not hasattr(claim, "__dict__")
     assert str(inspect.signature(f.add)) == "(item: 'I', *, token: 'str | None' = None) -> 'bool'"
     assert asyncio.iscoroutinefunction(bloomredis.asyncio.BloomFilter.add)
 

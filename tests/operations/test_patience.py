@@ -32,7 +32,6 @@ from bloomredis import (
     ShardedBloomFilter,
 )
 from bloomredis.operations.claims import patience
-from bloomredis.protocol.steps import Op, PlainCall, Sleep
 from tests.support.clock import Clock, patched
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
@@ -323,20 +322,3 @@ def test_a_commit_without_a_name_is_made_once(any_server: Server, commit: Commit
         with pytest.raises((OutcomeUnknownError, BatchInterruptedError)):
             commit(f, claim)
         assert "a" in f
-
-
-def test_a_call_without_a_connection_is_made_again_as_it_was() -> None:
-    """The same call is repeated, so many tasks can share one connection that is free for a moment."""
-    call = PlainCall([("PING",)])
-
-    def operation() -> Op[Any]:
-        return (yield call)
-
-    waiting = patience.with_connection(operation())
-    assert next(waiting) is call
-    for _ in range(3):
-        assert isinstance(waiting.throw(redis.ConnectionError("Too many connections")), Sleep)
-        assert waiting.send(None) is call
-    with pytest.raises(StopIteration) as end:
-        waiting.send(b"PONG")
-    assert end.value.value == b"PONG"

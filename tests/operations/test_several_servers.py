@@ -183,9 +183,9 @@ def test_commits_do_not_wait_for_another_server(any_server: Server) -> None:
         pair = [any_server.client(), second.client(retry=Retry(NoBackoff(), 0))]
         f = on_servers(pair)
         claims = f.claim_many(ITEMS[:40], lease=3)
-        servers = [f._operations.server_of(claim._state) for claim in claims]
+        servers = [f._operations.server_of(claim._state.encoded) for claim in claims]
         assert set(servers) == {0, 1}
-        claims.sort(key=lambda claim: -f._operations.server_of(claim._state))
+        claims.sort(key=lambda claim: -f._operations.server_of(claim._state.encoded))
         second.stop()
         with pytest.raises(BatchInterruptedError):
             f.commit_many(claims)

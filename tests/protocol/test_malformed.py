@@ -261,7 +261,7 @@ def test_bad_values_of_claims(stored: tuple[redis.Redis, bytes], value: bytes) -
     """A malformed value neither drops nor extends a claim."""
     client, _ = stored
     refused(client, "release", [b"seen"], [value])
-    refused(client, "extend", [b"seen"], [value, 1000])
+    refused(client, "extend", [b"seen"], [1000, value])
 
 
 @for_each("verb", ["add", "remove"])

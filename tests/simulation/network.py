@@ -8,10 +8,10 @@ from typing import Any, Final
 import redis
 from redis.crc import key_slot
 
+from bloomredis.operations.claims.state import OWNER_BYTES
 from bloomredis.protocol import scripts
 from bloomredis.protocol.steps import Call
 from bloomredis.stored.shards.record import SLOTS
-from bloomredis.stored.state.claim_calls import OWNER_BYTES
 
 _BY_WORD: Final = {
     "ERR": redis.exceptions.ResponseError,
@@ -36,8 +36,13 @@ def error_of(text: str) -> Exception:
     return redis.exceptions.ResponseError(text) if kind is None else kind(rest)
 
 
-_OWNERS: Final = {"claim": 3, "commit": 2, "extend": 0, "release": 0}
-"""Index of the argument with the owners, by verb; a generation may precede an owner."""
+_OWNERS: Final = {
+    "claim": slice(3, 4),
+    "commit": slice(2, 3),
+    "extend": slice(1, None),
+    "release": slice(None),
+}
+"""The arguments with the owners, by verb; a generation may precede an owner."""
 
 
 def verb_of(command: Sequence[Any]) -> str:
@@ -64,8 +69,12 @@ def owners_in(command: Sequence[Any]) -> list[bytes]:
     at = _OWNERS.get(verb_of(command))
     if at is None:
         return []
-    owners = command[3 + int(command[2]) + at]
-    return [owners[i : i + OWNER_BYTES] for i in range(len(owners) % OWNER_BYTES, len(owners), OWNER_BYTES)]
+    size = OWNER_BYTES
+    return [
+        owners[i : i + size]
+        for owners in command[3 + int(command[2]) :][at]
+        for i in range(len(owners) % size, len(owners), size)
+    ]
 
 
 class Message:

@@ -17,7 +17,7 @@ from bloomredis.operations.claims.state import ClaimState
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.protocol.replies import unhex
-from bloomredis.protocol.steps import Call, Many, joined, parted
+from bloomredis.protocol.steps import Call, Many, Op, joined, parted
 from tests.simulation.database import ServerError
 from tests.simulation.network import error_of
 from tests.simulation.server import START, Server
@@ -217,12 +217,17 @@ def _timeless(reply: Any) -> Any:
     return re.sub(rb" \d+", b" ms", reply) if isinstance(reply, bytes) and reply[:1] in b"cdb" else reply
 
 
+def claimed(operation: Op[ClaimState], held: list[ClaimState]) -> Op[None]:
+    """Add the claim that an operation returns to a list."""
+    held.append((yield from operation))
+
+
 def called(rng: random.Random, f: Any, held: list[ClaimState]) -> Any:
     """Return a random call of a filter."""
     item, some = rng.choice(ITEMS), rng.choices(ITEMS, k=rng.randrange(2, 30))
     ready = [each for each in held if each.status == "claimed"]
     calls = [f.add(item), f.contains(item), f.add_many(some), f.contains_many(some)]
-    calls += [f.claim(item, 1000, held.append), f.claim_many(some[:3], 1000, held.append)]
+    calls += [claimed(f.claim(item, 1000), held), f.claim_many(some[:3], 1000, held.append)]
     calls += [f.info()] if rng.random() < 0.1 else []
     calls += [f.clear(), f.delete(), f.reserve()] if rng.random() < 0.1 else []
     calls += [f.remove(item)] if isinstance(f, CountingOperations) else []

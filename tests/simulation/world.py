@@ -133,9 +133,11 @@ class World(Stage):
         """Record what a command has done to claims."""
         if verb == "claim":
             self._claimed(requests, generation, reply)
-        elif verb == "extend" and reply == 1:
+        elif verb == "extend":
+            extended = dict(zip(owners_in(self._command), reply, strict=True))
             for request in self._about(requests):
-                request.executed = self.server.data.now
+                if extended[_owner(request)] == ord("1"):
+                    request.executed = self.server.data.now
         elif verb == "commit":
             answers = [reply] if isinstance(reply, int) else [byte - ord("0") for byte in reply]
             done = dict(zip(owners_in(self._command), answers, strict=False))

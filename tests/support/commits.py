@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bloomredis.operations.claims.calls import Claims
+from bloomredis.operations.claims.requests import ClaimRequest
 
 
 def commit_once(claim: Any) -> None:
     """Commit a claim with a single attempt, as a call that is interrupted before its retry."""
-    claim._run(claim._operations.on_claim(Claims.commit, claim._state))
+    request = ClaimRequest("commit", claim._state)
+    claim._state.end()
+    claim._run(claim._operations.attempt_one(request))

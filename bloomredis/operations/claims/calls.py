@@ -2,50 +2,59 @@
 
 A claim is a key of its own in the filter's hash slot.  It names the owner, and expires with the lease.  One
 script decides whether an item is done, held by another worker or free.  One script commits: it sets the
-item's bits and deletes the claim, or does neither.
+item's bits and deletes the claim, or does neither.  Each script takes one item or several.
+
+A method makes one attempt: each of its requests is answered, or keeps the error for which it may be retried
+(`patience`).  In the usual case the first reply answers a single request, in one generator.  All else goes to
+the method for batches, with the call that was made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import takewhile
+import re
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from mmh3 import hash_bytes
 
-from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError
-from bloomredis.operations.claims.patience import call_each, retry_until_leases_end
+from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import (
+    STATUSES,
     ClaimOptions,
     ClaimState,
-    ClaimStatus,
-    claim_states,
+    busy_until,
+    check_held,
     is_late,
+    lost_error,
 )
-from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.clock import next_round
-from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
+from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Sessions, give_back
 from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, failed, is_used_by_clone
-from bloomredis.protocol.steps import Op, Part
+from bloomredis.protocol.steps import Op, Outcome, Part, Reply
 from bloomredis.stored.state.base import Stored
-from bloomredis.stored.state.claim_calls import MOST_CLAIMS, ClaimCall, CommitCall
 from bloomredis.stored.state.handle import Handle, LayoutChanged
+from bloomredis.stored.state.item_calls import FilterCall
 
-C = TypeVar("C")
 R = TypeVar("R")
 
+MOST_CLAIMS: Final = 200
+"""The most claims in one script; each takes some ten commands."""
+
 _CLAIM, _COMMIT = scripts.load_script("claim"), scripts.load_script("commit")
-_RELEASE, _EXTEND = (scripts.load_script(verb, forms.integer) for verb in ("release", "extend"))
-_DENIED, _COMMITTED, _DONE = 0, 1, 2
-"""The replies to a commit; `_DONE` if the claim is gone and the item is in the filter."""
+_RELEASE, _EXTEND = (scripts.load_script(verb, forms.text) for verb in ("release", "extend"))
+_COMMITTED, _DONE, _REUSED = "1", "2", "-"
+"""Answers to a commit: done by this call; done before, and the claim is gone; its session has gone on."""
+_COMMITS: Final = re.compile(f"[0{_COMMITTED}{_DONE}{_REUSED}]+")
 
 _AGAIN: Final = "a second call on the same object answers as this one would have"
+
+Made = tuple[FilterCall[Reply], Outcome, bytes, float]
+"""A call that was made for one claim, its outcome, its owner, and the time before it was sent."""
 
 
 class Claims:
@@ -66,87 +75,96 @@ class Claims:
         self._retry_safe = retry_safe
         self._prefix = auxiliary_prefix(stored.key) + b"claim:"
 
-    def _key(self, encoded: str | bytes) -> bytes:
+    def _key(self, encoded: bytes) -> bytes:
         """Return the key of the claim on an item."""
         return self._prefix + hash_bytes(encoded).hex().encode()
 
-    def claim(
-        self, encoded: bytes, item: object, options: ClaimOptions, make: Callable[[ClaimState], C]
-    ) -> Op[C]:
-        """Claim an item; return `make(state)`."""
-        rounds = None
-        while True:
-            handle = self._stored.handle or (yield from self._stored.open())
-            packed = handle.layout.pack_one(encoded)
-            try:
-                (state,) = yield from self._claim(handle, (encoded,), (item,), packed, options)
-            except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra))
-            else:
-                return make(state)
+    def one(self, request: ClaimRequest) -> Op[ClaimState]:
+        """Make an attempt at one request; return the claim, or raise the error."""
+        handle, verb = self._stored.handle, request.verb
+        request.error = None
+        if handle is not None and verb == "claim" and not self._pending.owners:
+            yield from self._claim_one(handle, request)
+        elif handle is not None and verb == "commit" and self._commits_to(handle, request):
+            yield from self._commit_one(handle, request)
+        else:
+            yield from self.each([request])
+        if request.error is not None:
+            raise request.error
+        return request.state
 
-    def claim_many(
-        self,
-        encoded: Sequence[str | bytes],
-        items: Sequence[object],
-        options: ClaimOptions,
-        make: Callable[[ClaimState], C],
-    ) -> Op[list[C]]:
-        """Claim encoded items, in one or more scripts; equal items share one claim."""
-        own, places = _distinct(encoded)
-        claims: list[ClaimState] = []
+    def each(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Make an attempt at requests of one group about different items."""
+        for request in requests:
+            request.error = None
+        yield from _ATTEMPTS[requests[0].verb](self, requests)
+
+    # -- claims
+
+    def _claim_one(self, handle: Handle, request: ClaimRequest) -> Op[None]:
+        state, options = request.state, request.options
+        packed, owner = handle.layout.pack_one(request.encoded), options.new_owner(self._sessions)
+        keys, lease = (self._key(request.encoded),), options.lease
+        sent = clock.now()
+        call = self._stored.call(_CLAIM, handle, self._of_claim(packed, options, owner), keys)
+        outcome: Outcome
         try:
-            yield from self._claim_each([encoded[i] for i in own], [items[i] for i in own], options, claims)
-        except Exception as error:
-            raise_interrupted("claim_many", _in_place(claims, places, make), items, error)
-        except BaseException:  # the caller was cancelled or interrupted
-            for state in claims:
-                self.claim_again(state)
-            raise
-        return _in_place(claims, places, make)
+            outcome = yield call
+        except BaseException as error:  # includes interruptions
+            outcome = error
+        if type(outcome) is bytes and outcome == b"c" and not is_late(sent, lease):
+            state.value, state.until = handle.generation + owner, sent + lease / 1000
+            state.status, request.is_done = "claimed", True
+            return
+        try:
+            yield from self._claim_run(handle, (request,), packed, options, (call, outcome, owner, sent))
+        except LayoutChanged:
+            yield from self.each([request])
 
-    def _claim_each(
-        self,
-        encoded: Sequence[str | bytes],
-        items: Sequence[object],
-        options: ClaimOptions,
-        claims: list[ClaimState],
-    ) -> Op[None]:
-        """Claim different items, and append the claims."""
-        rounds = None
-        while len(claims) < len(items):
-            handle = yield from self._stored.acquire()
-            run = slice(len(claims), len(claims) + min(MOST_CLAIMS, handle.items))
-            packed = handle.layout.pack(encoded[run])
-            try:
-                claims += yield from self._claim(handle, encoded[run], items[run], packed, options)
-            except LayoutChanged:
-                rounds = yield from next_round(rounds, self._stored.name, len(handle.extra) + len(claims))
-
-    def _claim(
-        self,
-        handle: Handle,
-        encoded: Sequence[str | bytes],
-        items: Sequence[object],
-        packed: bytes,
-        options: ClaimOptions,
-    ) -> Op[list[ClaimState]]:
-        """Claim packed items in one script; the owners of pending claims are used again."""
-        keys, pending = list(map(self._key, encoded)), self._pending
-        owners = [
-            (pending.owners and pending.checkout_owners(key + options.holder))
-            or [options.new_owner(self._sessions)]
-            for key in keys
-        ]
-        tried = [own[0] for own in owners]
-        arguments: list[Part] = [packed, options.lease, b"".join(tried)]
+    @staticmethod
+    def _of_claim(packed: bytes, options: ClaimOptions, owners: bytes) -> list[Part]:
+        """Return the arguments of a call that claims packed items."""
+        arguments: list[Part] = [packed, b"%d" % options.lease, owners]
         if options.replaced:
             arguments.append(options.replaced)
+        return arguments
+
+    def _claim(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Claim items, in one or more scripts."""
+        rounds, options = None, requests[0].options
+        while left := [each for each in requests if not each.is_done]:
+            handle = yield from self._stored.acquire()
+            run = left[: min(MOST_CLAIMS, handle.items)]
+            packed = handle.layout.pack([each.encoded for each in run])
+            try:
+                yield from self._claim_run(handle, run, packed, options)
+            except LayoutChanged:
+                progress = len(handle.extra) + len(requests) - len(left)
+                rounds = yield from next_round(rounds, self._stored.name, progress)
+
+    def _claim_run(
+        self,
+        handle: Handle,
+        requests: Sequence[ClaimRequest],
+        packed: bytes,
+        options: ClaimOptions,
+        made: Made | None = None,
+    ) -> Op[None]:
+        """Claim packed items in one script; the owners of pending claims are used again."""
+        keys, pending = [self._key(each.encoded) for each in requests], self._pending
+        owners = [[made[2]]] if made else [self._owners(key, options) for key in keys]
+        tried = [own[0] for own in owners]
         try:
             with self._outcome_matters:
                 for _ in range(2):
-                    sent = clock.now()
-                    reply = yield from self._stored.run(_CLAIM, handle, arguments, keys, kind=ClaimCall)
+                    if made is None:
+                        sent = clock.now()
+                        arguments = self._of_claim(packed, options, b"".join(tried))
+                        reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
+                    else:
+                        sent = made[3]
+                        reply = yield from self._stored.finish_call(made[0], made[1])
+                        made = None
                     answers, busy = claims_of(reply, len(keys), is_capped=handle.is_capped)
                     if "c" not in answers or not is_late(sent, options.lease):
                         break
@@ -156,230 +174,278 @@ class Claims:
             raise
         for at in range(len(answers), len(keys)):  # the filter is full
             pending.store_owners(keys[at] + options.holder, owners[at])
-        values = [handle.generation + owner for owner in tried]
-        claims = claim_states(answers, busy, options, sent, zip(items, encoded, values, strict=True))
+        left = iter(busy)
+        for request, answer, owner in zip(requests, answers, tried, strict=False):
+            state, until, held = request.state, sent + options.lease / 1000, b""
+            if answer == "b":
+                until, held = busy_until(next(left), options.holder)
+            state.status, state.value = STATUSES[answer], handle.generation + owner
+            state.until, state.held, request.is_done = until, held, True
         if busy:
-            yield from self._claim_busy(handle, owners, claims, options)
-        return claims
+            yield from self._claim_busy(handle, owners, requests[: len(answers)], options)
+
+    def _owners(self, key: bytes, options: ClaimOptions) -> list[bytes]:
+        """Return the owners under which to claim an item: those of pending claims, or a new one."""
+        known = self._pending.owners and self._pending.checkout_owners(key + options.holder)
+        return known or [options.new_owner(self._sessions)]
 
     def _claim_busy(
         self,
         handle: Handle,
         owners: Sequence[list[bytes]],
-        claims: list[ClaimState],
+        requests: Sequence[ClaimRequest],
         options: ClaimOptions,
     ) -> Op[None]:
-        """Claim busy items again whose holder may be this one; replace their claims in the list.
+        """Claim busy items again whose holder may be this one.
 
         Another pending call of this object may hold the item: then its owner is used.  An earlier run of the
         same work may hold it: then its claim is replaced, if it is still the same; else the item is claimed
         once more.
         """
-        busy = [i for i, state in enumerate(claims) if state.status == "busy"]
+        states = [each.state for each in requests]
+        busy = [i for i, state in enumerate(states) if state.status == "busy"]
         last = [i for i in busy if len(owners[i]) == 1]
         others = [i for i in busy if len(owners[i]) > 1]
         if others:
-            yield from self._claim_once_more(handle, others, owners, claims, options._replace(replaced=None))
+            again = options._replace(replaced=None)
+            yield from self._claim_once_more(handle, [(requests[i], owners[i][1:]) for i in others], again)
         if options.replaced is None:
-            last = [i for i in last if claims[i].is_replaceable]
+            last = [i for i in last if states[i].is_replaceable]
         if last and options.replaced != b"":
-            held = b"" if options.replaced else b"".join([claims[i].held for i in last])
-            yield from self._claim_once_more(handle, last, owners, claims, options._replace(replaced=held))
+            held = b"" if options.replaced else b"".join([states[i].held for i in last])
+            again = options._replace(replaced=held)
+            yield from self._claim_once_more(handle, [(requests[i], owners[i]) for i in last], again)
 
     def _claim_once_more(
-        self,
-        handle: Handle,
-        indexes: Sequence[int],
-        owners: Sequence[list[bytes]],
-        claims: list[ClaimState],
-        options: ClaimOptions,
+        self, handle: Handle, busy: Sequence[tuple[ClaimRequest, list[bytes]]], options: ClaimOptions
     ) -> Op[None]:
-        """Claim items again, with their next owners if any; replace the claims at these indexes."""
-        encoded = [claims[i].encoded for i in indexes]
-        items = [claims[i].item for i in indexes]
-        packed = handle.layout.pack(encoded)
-        for i in indexes:
-            self._pending.store_owners(
-                self._key(claims[i].encoded) + options.holder, owners[i][1:] or owners[i]
-            )
-        try:
-            again = yield from self._claim(handle, encoded, items, packed, options)
-        except BaseException:
-            for state in claims:
-                self.claim_again(state)
-            raise
-        for i, state in zip(indexes, again, strict=True):
-            claims[i] = state
-
-    def commit(self, state: ClaimState) -> Op[None]:
-        """Add the item to the filter and end the claim."""
-        if state.status == "done":
-            return
-        state.loss_unreported = False
-        if state.session is None:  # a pending commit may be retried whatever the state is by now
-            self._check(state)
-        state.end()
-        yield from self._stored.attempt(partial(self._commit, state=state))
-
-    def _commit(self, handle: Handle, state: ClaimState) -> Op[None]:
-        stored, item = self._stored, state.encoded
-        packed = handle.layout.pack_one(item)
-        if not state.value.startswith(handle.generation):
-            # The filter was replaced after the claim.  Or the claim is on the new filter and came as a token,
-            # and this object still knows the old filter.
-            (is_done,) = yield from stored.test(handle, (item,), packed)
-            state.session = None  # the result of a pending commit is gone with its filter
-            raise self._lost(state, is_done=is_done)
-        keys, arguments = [self._key(item)], [packed, state.owner]
-        if self._retry_safe:
-            session = state.session_of_commit(self._sessions, handle.check)
-            keys.append(session.key)
-            arguments.append(session.call.encode())
-        try:
-            with self._outcome_matters:
-                reply = yield from stored.run(
-                    _COMMIT, handle, arguments, keys, again=self._retry_safe, kind=CommitCall
-                )
-                if reply not in (_COMMITTED, _DENIED, _DONE):
-                    raise failed(f"{reply!r:.80} is no reply to a commit")
-        except Refusal as refusal:
-            if not is_used_by_clone(refusal):
-                raise
-            state.session = None
-            if state.status == "done":  # a concurrent commit freed the session; another call uses it
-                return
-            self._sessions.after_fork()  # a clone of this machine or process has used it
-            raise LayoutChanged from refusal
-        # The order matters: a thread may be interrupted between any two steps, and a session has one owner.
-        state.status = "done" if reply == _COMMITTED else "lost"
-        used, state.session = state.session, None
-        if used is not None:
-            give_back(used)
-        if reply != _COMMITTED:
-            raise self._lost(state, is_done=reply == _DONE)
-
-    def release(self, state: ClaimState) -> Op[None]:
-        """Release the item; nothing happens if it is not held any more."""
-        if state.status == "claimed":
-            state.end()
-            yield from self._call(_RELEASE, [self._key(state.encoded)], state, [])
-            state.status, state.session = "released", None  # a pending commit is not retried
-
-    def extend(self, state: ClaimState, lease: int) -> Op[None]:
-        """Hold the item for `lease` ms from now."""
-        self._check(state)
-        if not (yield from self._extended(state, lease)):
-            raise self._lost(state)
-
-    def renew_lease(self, state: ClaimState) -> Op[None]:
-        """Let the lease last its full length from now, unless the commit or release has begun."""
-        if state.is_renewable:
-            is_held = yield from self._extended(state, state.lease)
-            if not is_held and state.is_renewable:
-                state.loss_unreported = True
-                raise self._lost(state)
-
-    def _extended(self, state: ClaimState, lease: int) -> Op[bool]:
-        keys = [self._key(state.encoded)]
-        if self._stored.has_layers:
-            keys.append(self._stored.key)
-        for _ in range(2):
-            sent = clock.now()
-            if (yield from self._call(_EXTEND, keys, state, [lease])) != 1:
-                return False
-            state.prolong(lease, sent)
-            if not is_late(sent, lease):
-                break
-        return True
+        """Claim busy items again, each under these owners."""
+        for request, owners in busy:
+            self._pending.store_owners(self._key(request.encoded) + options.holder, owners)
+            request.is_done = False
+        requests = [request for request, _ in busy]
+        packed = handle.layout.pack([each.encoded for each in requests])
+        yield from self._claim_run(handle, requests, packed, options)
 
     def claim_again(self, state: ClaimState) -> None:
         """Let the next claim of the item return this one."""
         if state.status == "claimed":
             self._pending.store_owners(self._key(state.encoded) + state.holder, [state.owner])
 
+    # -- commits
+
+    def _commits_to(self, handle: Handle, request: ClaimRequest) -> bool:
+        """Return whether a commit may be sent to the filter of a handle, as usual."""
+        state = request.state
+        return state.status == "claimed" and state.value.startswith(handle.generation)
+
+    def _commit_one(self, handle: Handle, request: ClaimRequest) -> Op[None]:
+        request.state.loss_unreported = False
+        packed = handle.layout.pack_one(request.encoded)
+        call = self._commit_call(handle, (request,), packed)
+        outcome: Outcome
+        try:
+            outcome = yield call
+        except BaseException as error:  # includes interruptions
+            outcome = error
+        if type(outcome) is int and outcome == 1:
+            self._end_commit(request, _COMMITTED)
+            return
+        try:
+            yield from self._committed(call, outcome, (request,))
+        except LayoutChanged:
+            yield from self.each([request])
+
+    def _commit(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Add items to the filter and end their claims."""
+        for request in requests:
+            state = request.state
+            if state.status == "done":
+                request.is_done = True
+                continue
+            state.loss_unreported = False
+            if state.session is None:  # a pending commit may be retried whatever the state is by now
+                _check(request)
+        rounds = None
+        while left := [each for each in requests if not each.is_done]:
+            handle = yield from self._stored.acquire()
+            try:
+                ours = yield from self._of_this_filter(handle, left)
+                yield from self._commit_run(handle, ours[: min(MOST_CLAIMS, handle.items)])
+            except LayoutChanged:
+                progress = len(handle.extra) + len(requests) - len(left)
+                rounds = yield from next_round(rounds, self._stored.name, progress)
+
+    def _commit_run(self, handle: Handle, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Commit claims in one script."""
+        if requests:
+            packed = handle.layout.pack([each.encoded for each in requests])
+            call = self._commit_call(handle, requests, packed)
+            outcome: Outcome
+            try:
+                outcome = yield call
+            except Exception as error:
+                outcome = error
+            yield from self._committed(call, outcome, requests)
+
+    def _of_this_filter(self, handle: Handle, requests: Sequence[ClaimRequest]) -> Op[list[ClaimRequest]]:
+        """Return the requests whose claims are on the filter of a handle; the others are lost.
+
+        The filter was replaced after the claim.  Or the claim is on the new filter and came as a token, and
+        this object still knows the old filter.
+        """
+        ours = [each for each in requests if each.state.value.startswith(handle.generation)]
+        for request in requests if len(ours) < len(requests) else ():
+            if request not in ours:
+                packed = handle.layout.pack_one(request.encoded)
+                (is_done,) = yield from self._stored.test(handle, (request.encoded,), packed)
+                state = request.state
+                state.session = None  # the result of a pending commit is gone with its filter
+                request.fail(lost_error(state, is_done=is_done))
+        return ours
+
+    def _commit_call(
+        self, handle: Handle, requests: Sequence[ClaimRequest], packed: bytes
+    ) -> FilterCall[Reply]:
+        keys, names = [self._key(each.encoded) for each in requests], list[Part]()
+        states = [each.state for each in requests]
+        if self._retry_safe:
+            for state in states:
+                session = state.session_of_commit(self._sessions, handle.check)
+                keys.append(session.key)
+                names.append(session.call.encode())
+        owners = b"".join([state.owner for state in states])
+        return self._stored.call(_COMMIT, handle, [packed, owners, *names], keys, again=self._retry_safe)
+
+    def _committed(
+        self, call: FilterCall[Reply], outcome: Outcome, requests: Sequence[ClaimRequest]
+    ) -> Op[None]:
+        """Take the outcome of a call that commits; raise `LayoutChanged` if some requests are left."""
+        try:
+            with self._outcome_matters:
+                answers = _commits_of((yield from self._stored.finish_call(call, outcome)), len(requests))
+        except Refusal as refusal:
+            if not is_used_by_clone(refusal):
+                raise
+            answers = _REUSED
+        for request, answer in zip(requests, answers, strict=False):
+            self._end_commit(request, answer)
+        if not all(each.is_done for each in requests):
+            raise LayoutChanged
+
+    def _end_commit(self, request: ClaimRequest, answer: str) -> None:
+        state = request.state
+        if answer == _REUSED:
+            state.session = None
+            if state.status == "done":  # a concurrent commit freed the session; another call uses it
+                request.is_done = True
+            else:  # a clone of this machine or process has used it
+                self._sessions.after_fork()
+            return
+        # The order matters: a thread may be interrupted between any two steps, and a session has one owner.
+        state.status = "done" if answer == _COMMITTED else "lost"
+        used, state.session = state.session, None
+        if used is not None:
+            give_back(used)
+        if answer == _COMMITTED:
+            request.is_done = True
+        else:
+            request.fail(lost_error(state, is_done=answer == _DONE))
+
+    # -- releases and extensions
+
+    def _release(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Release items; nothing happens for one that is not held any more."""
+        held = [each for each in requests if each.state.status == "claimed"]
+        if held:
+            yield from self._call(_RELEASE, held, (), ())
+        for request in requests:
+            state = request.state
+            if request in held:
+                state.status, state.session = "released", None  # a pending commit is not retried
+            request.is_done = True
+
+    def _extend(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Hold items for the requests' lease from now on."""
+        for request in requests:
+            _check(request)
+        yield from self._extended([each for each in requests if not each.is_done])
+
+    def _renew(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Let leases last their full length from now, unless a commit or release has begun."""
+        wanted = []
+        for request in requests:
+            state = request.state
+            if state.is_renewable:
+                wanted.append(request)
+            else:
+                request.is_done = True
+        yield from self._extended(wanted)
+
+    def _extended(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        record = [self._stored.key] if self._stored.has_layers else []
+        late = True
+        for _ in range(2):
+            if not (requests and late):
+                break
+            lease, sent = requests[0].lease, clock.now()
+            answers = yield from self._call(_EXTEND, requests, record, [lease])
+            for request, answer in zip(requests, answers, strict=True):
+                state = request.state
+                if answer == "1":
+                    state.prolong(lease, sent)
+                    request.is_done = True
+                elif request.verb == "renew" and not state.is_renewable:
+                    request.is_done = True  # the commit or release has ended the claim
+                else:
+                    state.loss_unreported = request.verb == "renew"
+                    request.fail(lost_error(state))
+            requests, late = [each for each in requests if each.error is None], is_late(sent, lease)
+
     def _call(
-        self, script: scripts.Script[R], keys: list[bytes], state: ClaimState, arguments: list[int]
-    ) -> Op[R]:
+        self,
+        script: scripts.Script[bytes | str],
+        requests: Sequence[ClaimRequest],
+        keys: Sequence[bytes],
+        arguments: Sequence[int],
+    ) -> Op[str]:
+        """Run a script about claims; return a digit for each."""
+        claims = [self._key(each.encoded) for each in requests]
+        values = [each.state.value for each in requests]
         with self._outcome_matters:
-            return (yield from call(script, keys, [state.value, *arguments], self._stored.wait))
-
-    def _check(self, state: ClaimState) -> None:
-        if state.status == "lost":
-            raise self._lost(state)
-        if state.status != "claimed":
-            raise ClaimLostError(
-                f"{shown(state.item)} is not held by this worker: its state is {state.status!r}",
-                advice="test the claim first: if claim: ...",
-            )
-
-    def _lost(self, state: ClaimState, *, is_done: bool = False) -> ClaimLostError:
-        state.status = "lost"
-        now = "the item is done already" if is_done else "another worker may have it"
-        return ClaimLostError(
-            f"the claim on {shown(state.item)} is over, and {now}: its lease ended, its owner claimed it "
-            "again, or its filter was cleared; nothing was changed",
-            advice="take a longer lease, or renew=True",
-        )
+            reply = yield from call(script, [*claims, *keys], [*arguments, *values], self._stored.wait)
+            return _digits_of(reply, len(requests))
 
 
-def _distinct(encoded: Iterable[str | bytes]) -> tuple[list[int], list[int]]:
-    """Return the distinct items, and for each item its position among them.
-
-    A distinct item is given by the index at which it first occurs.
-    """
-    found: dict[bytes, int] = {}
-    indexes: list[int] = []
-    places = []
-    for i, code in enumerate(encoded):
-        place = found.setdefault(as_bytes(code), len(indexes))
-        places.append(place)
-        if place == len(indexes):
-            indexes.append(i)
-    return indexes, places
+_ATTEMPTS: Final[dict[str, Callable[[Claims, Sequence[ClaimRequest]], Op[None]]]] = {
+    "claim": Claims._claim,  # noqa: SLF001 - this and the following are of this module
+    "commit": Claims._commit,  # noqa: SLF001
+    "release": Claims._release,  # noqa: SLF001
+    "extend": Claims._extend,  # noqa: SLF001
+    "renew": Claims._renew,  # noqa: SLF001
+}
 
 
-def _in_place(
-    claims: Sequence[ClaimState], places: Iterable[int], make: Callable[[ClaimState], C]
-) -> list[C]:
-    """Return the claim for each item, up to the first item without one; equal items share a claim."""
-    made = list(map(make, claims))
-    return [made[place] for place in takewhile(lambda place: place < len(made), places)]
+def _check(request: ClaimRequest) -> None:
+    """End a request about a claim that is not held with an error."""
+    try:
+        check_held(request.state)
+    except ClaimLostError as error:
+        request.fail(error)
 
 
-def each_of(
-    verb: str,
-    claims: Sequence[object],
-    states: Sequence[ClaimState],
-    call: Callable[[ClaimState], Op[None]],
-    known: set[str],
-    *,
-    patient: bool = False,
-) -> Op[list[ClaimStatus]]:
-    """Make a call for each claim, all in one round trip; return the state of each afterwards.
+def _commits_of(reply: Reply, count: int) -> str:
+    """Return the answers to commits; they may end before the first item that the filter has no room for."""
+    text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
+    if isinstance(text, int):
+        text = str(text)
+    if not isinstance(text, str) or not _COMMITS.fullmatch(text) or len(text) > count:
+        raise failed(f"{reply!r:.80} is no reply with the answers to {count} commits")
+    return text
 
-    A claim that is not held keeps its state.
 
-    :param claims: the caller's objects, for the error of an interrupted batch.
-    :param patient: the calls are commits, and are retried until their leases end.
-    :param known: the verbs of earlier batches.  The first batch of a verb makes its first call alone, so that
-        a server that lacks the script gets it once, not with each claim.
-    """
-    distinct = sorted(
-        {id(state): state for state in states}.values(), key=lambda state: state.status != "claimed"
-    )
-    alone = int(verb not in known and bool(distinct) and distinct[0].status == "claimed")
-    outcomes = yield from call_each(distinct[:alone], call)
-    outcomes += yield from call_each(distinct[alone:], call)
-    known.update([verb] * alone)
-    if patient:
-        outcomes = yield from retry_until_leases_end(distinct, call, outcomes)
-    failed = {
-        id(state): outcome
-        for state, outcome in zip(distinct, outcomes, strict=True)
-        if outcome is not None and not isinstance(outcome, ClaimLostError)
-    }
-    answered = list(takewhile(lambda state: id(state) not in failed, states))
-    statuses = [state.status for state in answered]
-    if failed:
-        raise_interrupted(verb, statuses, claims, failed[id(states[len(statuses)])])
-    return statuses
+def _digits_of(reply: bytes | str, count: int) -> str:
+    text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
+    if len(text) != count or text.strip("01"):
+        raise failed(f"{reply!r:.80} is no reply about {count} claims")
+    return text

@@ -5,35 +5,36 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Self
 from zlib import crc32
 
 from mmh3 import hash_bytes
 
 from bloomredis import arguments
 from bloomredis.arguments import shown
+from bloomredis.errors import ClaimLostError
 from bloomredis.protocol import clock
-from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import SESSION_AND_CALL, Session, Sessions
-from bloomredis.stored.state.claim_calls import OWNER_BYTES
 
 ClaimStatus = Literal["claimed", "done", "busy", "released", "lost"]
 
+OWNER_BYTES: Final = 16
 _HOLDER_BYTES: Final = 8
 _NUMBER: Final = slice(_HOLDER_BYTES, _HOLDER_BYTES + 6)
 """The number of a claim in its owner: 3 bytes of the filter object that made it, then 3 that count."""
 
-_STATUSES: Final[dict[str, ClaimStatus]] = {
+STATUSES: Final[dict[str, ClaimStatus]] = {
     "c": "claimed",
     "d": "done",
     "b": "busy",
     "r": "released",
     "l": "lost",
 }
-_LETTERS: Final = {status: letter for letter, status in _STATUSES.items()}
+"""The statuses by their letters in tokens; the first three are also answers to a claim."""
+_LETTERS: Final = {status: letter for letter, status in STATUSES.items()}
 _OWN: Final = "o"
 """The letter of a busy item that is held under the name of this claim's holder."""
 _TOKEN: Final = (
@@ -87,6 +88,11 @@ class ClaimState:
     is_finishing: bool = False  # the commit or release has begun; a failed renewal proves nothing then
     loss_unreported: bool = False  # a renewal has found the claim lost, and the caller got no error yet
     session: Session | None = field(default=None, repr=False)  # of a pending commit
+
+    @classmethod
+    def new(cls, item: object, encoded: bytes, options: ClaimOptions) -> Self:
+        """Return the state of a claim that is not made yet."""
+        return cls(item, "released", encoded, b"", 0.0, options.lease, options.holder)
 
     @property
     def owner(self) -> bytes:
@@ -144,6 +150,28 @@ class ClaimState:
         self.until = max(self.until, sent + lease / 1000)
 
 
+def check_held(state: ClaimState) -> None:
+    """Raise `ClaimLostError` unless this process holds the claim, as far as it knows."""
+    if state.status == "lost":
+        raise lost_error(state)
+    if state.status != "claimed":
+        raise ClaimLostError(
+            f"{shown(state.item)} is not held by this worker: its state is {state.status!r}",
+            advice="test the claim first: if claim: ...",
+        )
+
+
+def lost_error(state: ClaimState, *, is_done: bool = False) -> ClaimLostError:
+    """Record that a claim is lost; return the error for its holder."""
+    state.status = "lost"
+    now = "the item is done already" if is_done else "another worker may have it"
+    return ClaimLostError(
+        f"the claim on {shown(state.item)} is over, and {now}: its lease ended, its owner claimed it "
+        "again, or its filter was cleared; nothing was changed",
+        advice="take a longer lease, or renew=True",
+    )
+
+
 def is_late(sent: float, lease: int) -> bool:
     """Return whether the answer to a call of the time `sent` took more than a tenth of the lease, in ms.
 
@@ -153,24 +181,14 @@ def is_late(sent: float, lease: int) -> bool:
     return clock.now() - sent > lease / 10_000
 
 
-def claim_states(
-    answers: str,
-    busy: Sequence[str],
-    options: ClaimOptions,
-    sent: float,
-    claims: Iterable[tuple[object, str | bytes, bytes]],
-) -> list[ClaimState]:
-    """Return the claims of a call sent at the monotonic time `sent`, given the answers of `claims_of`."""
-    lease, holder, _ = options
-    own, left, found = sent + lease / 1000, iter(busy), list[ClaimState]()
-    for answer, (item, code, value) in zip(answers, claims, strict=False):
-        until, held = own, b""
-        if answer == "b":
-            rest, _, end = next(left).partition("=")
-            until = clock.now() + (int(rest) + 1) / 1000  # a key exists until the millisecond after its last
-            held = holder + bytes.fromhex(end) if end else b""
-        found.append(ClaimState(item, _STATUSES[answer], as_bytes(code), value, until, lease, holder, held))
-    return found
+def busy_until(left: str, holder: bytes) -> tuple[float, bytes]:
+    """Return when the lease of a busy item ends, and the owner of the item if the same holder has it.
+
+    :param left: the text about the item in the reply (`claims_of`).
+    """
+    rest, _, end = left.partition("=")
+    until = clock.now() + (int(rest) + 1) / 1000  # a key exists until the millisecond after its last
+    return until, holder + bytes.fromhex(end) if end else b""
 
 
 def token_of(state: ClaimState, name: str) -> str:
@@ -198,7 +216,7 @@ def parse_token(token: str, name: str) -> ClaimState:
     if check != _check(name):
         raise ValueError(f"the token {shown(token)} is for a claim on another filter, not on {name!r}")
     item = bytes.fromhex(encoded)
-    state = ClaimState(_item(kind, item), _STATUSES.get(letter, "busy"), item, bytes.fromhex(value))
+    state = ClaimState(_item(kind, item), STATUSES.get(letter, "busy"), item, bytes.fromhex(value))
     state.held = state.owner if letter == _OWN else b""
     state.until = clock.now() + int(until, 16) / 1000 - time.time()
     if session is not None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
 from bloomredis.bits.batch import Encoded
 from bloomredis.later import later
 from bloomredis.operations.claims.calls import Claims
-from bloomredis.operations.claims.state import ClaimOptions, ClaimState
+from bloomredis.operations.claims.requests import ClaimRequest
+from bloomredis.operations.claims.state import ClaimState
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.operations.items.membership import Membership
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 else:
     loading, module_loading = later("bloomredis.operations.whole", "loading", "module_loading")
 
-C = TypeVar("C")
 T = TypeVar("T")
 
 _BITCOUNT_BYTES: Final = 4 << 20  # one BITCOUNT takes under 2 ms
@@ -78,7 +78,6 @@ class FilterOperations(StoredOperations):
             self.cache = CachedMembership(stored, self.pending, self.membership, cache_check)
         self.items: Membership | CachedMembership = self.cache or self.membership
         self.claims = Claims(stored, self.sessions, self.pending, retry_safe=options.retry_safe)
-        self.batched: set[str] = set()
         self.servers = 1
 
     def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
@@ -143,15 +142,17 @@ class FilterOperations(StoredOperations):
 
     # -- claims
 
-    def claim_encoded(
-        self,
-        encoded: Encoded,
-        items: Sequence[object],
-        options: ClaimOptions,
-        make: Callable[[ClaimState], C],
-    ) -> Op[list[C]]:
-        """Claim encoded items; `items` are the caller's."""
-        return self.claims.claim_many(encoded, items, options, make)
+    def attempt_one(self, request: ClaimRequest) -> Op[ClaimState]:
+        """Make an attempt at a request; return the claim, or raise the error."""
+        return self.claims.one(request)
+
+    def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Make an attempt at requests of one group."""
+        return self.claims.each(requests)
+
+    def claim_again(self, state: ClaimState) -> None:
+        """Let the next claim of the item return this claim, which did not reach the caller."""
+        self.claims.claim_again(state)
 
     # -- the filter as a whole
 

@@ -18,7 +18,7 @@ from bloomredis.bits.encoding import rows_from
 from bloomredis.bits.hashing import Digests
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.later import later
-from bloomredis.operations.claims.state import ClaimOptions, ClaimState
+from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.outcomes import TRANSIENT, Answers, raise_batch_of_stream
 from bloomredis.operations.items.packing import packed_batch
@@ -30,7 +30,6 @@ from bloomredis.operations.kinds.runs import (
     PartItems,
     Picked,
     answers_of,
-    interrupted_error,
     merge_answers,
     merge_replies,
     raise_interruption,
@@ -52,7 +51,6 @@ else:
     loading = later("bloomredis.operations.whole", "loading")
 
 T = TypeVar("T")
-C = TypeVar("C")
 PartId = tuple[int, Any]
 """The identity of a part: the number of its server, and a name or state that depends on the class."""
 
@@ -74,7 +72,6 @@ class RoutedOperations(ItemOperations):
         self.name = name
         self.codec = codec
         self.options = options
-        self.batched: set[str] = set()
         self._parts: dict[PartId, Queueing] = {}
         self._reads = False
 
@@ -252,48 +249,21 @@ class RoutedOperations(ItemOperations):
 
     # -- claims
 
-    def claim_encoded(
-        self,
-        encoded: Encoded,
-        items: Sequence[object],
-        options: ClaimOptions,
-        make: Callable[[ClaimState], C],
-    ) -> Op[list[C]]:
-        """Claim encoded items; `items` are the caller's."""
-        claimed: list[tuple[Queueing, ClaimState]] = []
-
-        def claim(run: PartItems) -> Op[list[ClaimState]]:
-            def made(state: ClaimState) -> ClaimState:
-                claimed.append((run.part, state))
-                return state
-
-            return run.part.claims.claim_many(run.batch, Picked(items, run.own), options, made)
-
+    def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Make an attempt at requests of one group, on the parts of the filter that have the items."""
         yield from self._ready()
-        cut = self._cut(encoded).items()  # not packed, since claims pack items themselves
-        runs = [PartItems(place[0], self._part(place), own, [*Picked(encoded, own)]) for place, own in cut]
-        try:
-            outcomes = yield from self._gathered(runs, map(claim, runs))
-        except BaseException:  # the caller was cancelled or interrupted
-            for part, state in claimed:
-                part.claims.claim_again(state)
-            raise
-        merged, error = merge_answers(len(items), outcomes)
-        made = {id(state): make(state) for state in merged if state is not None}
-        if error is None:
-            return [made[id(state)] for state in merged]
-        known = merged.index(None)
-        handed_out = set(map(id, merged[:known]))  # equal items share a state
-        for part, state in claimed:
-            if id(state) not in handed_out:
-                part.claims.claim_again(state)
-        raise interrupted_error(
-            "claim_many", [made.get(id(state)) for state in merged], items, error, outcomes
-        )
+        parts: dict[PartId, list[ClaimRequest]] = {}
+        for request in requests:
+            parts.setdefault(self._place(request.encoded), []).append(request)
 
-    def server_of(self, state: ClaimState) -> int:
-        """Return the number of the server of a claim; 0 if the filter is not open."""
-        return 0 if self.servers == 1 else self._place(state.encoded)[0]
+        def attempt(own: Sequence[ClaimRequest]) -> Callable[[Queueing], Op[None]]:
+            return lambda part: part.attempted(own)
+
+        yield from gather(self._on(place, attempt(own)) for place, own in parts.items())
+
+    def server_of(self, encoded: bytes) -> int:
+        """Return the number of an item's server."""
+        return 0 if self.servers == 1 else self._place(encoded)[0]
 
     # -- pipelines and bulk
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
 from datetime import timedelta
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from itertools import takewhile
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from bloomredis import arguments
 from bloomredis.arguments import listed
 from bloomredis.bits.batch import Encoded
-from bloomredis.operations.claims.calls import Claims, each_of
-from bloomredis.operations.claims.patience import until_lease_ends, with_connection
+from bloomredis.errors import ClaimLostError
+from bloomredis.operations.claims.calls import MOST_CLAIMS, Claims
+from bloomredis.operations.claims.patience import Attempt, patient, retry_patiently
+from bloomredis.operations.claims.requests import ClaimRequest, Verb
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.outcomes import Answers
+from bloomredis.operations.items.outcomes import Answers, raise_interrupted
 from bloomredis.operations.options import Options
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.gather import gather
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import Session, Sessions, in_session
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
@@ -28,6 +31,10 @@ T = TypeVar("T")
 C = TypeVar("C")
 StoreAnswers = Callable[[Encoded, Sequence[bool]], None]
 """Stores the answers to an add of encoded items, for a retry."""
+
+
+_MOST_CALLS: Final = 5
+"""The most scripts about claims that share a round trip."""
 
 
 def _nothing() -> Op[list[bool]]:
@@ -48,8 +55,6 @@ class ItemOperations(ABC):
     name: str
     codec: Codec
     options: Options
-    batched: set[str]
-    """Names of the claim operations of which this object has made a batch."""
 
     def add_many(self, items: Sequence[object]) -> Op[Answers] | Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
@@ -61,18 +66,24 @@ class ItemOperations(ABC):
         encoded = self.codec.encode_all(items)
         return self.contains_encoded(encoded) if encoded else _nothing()
 
+    # -- claims
+
     def claim(
         self,
         item: object,
         lease: float | timedelta,
-        make: Callable[[ClaimState], C],
         owner: str | None = None,
-    ) -> Op[C]:
-        """Claim an item, unless it is done or another worker holds it."""
+        *,
+        attempt: Attempt | None = None,
+    ) -> Op[ClaimState]:
+        """Claim an item, unless it is done or another worker holds it.
+
+        :param attempt: makes an attempt at a request, perhaps together with those of other callers; by
+            default `attempt_one`.  The same parameter of other methods means the same.
+        """
         options = ClaimOptions.of(lease, owner)
-        encoded = self.codec.encode(item)
-        claiming = self.on_item(encoded, lambda part: part.claims.claim(encoded, item, options, make))
-        return with_connection(claiming)
+        state = ClaimState.new(item, self.codec.encode(item), options)
+        return patient(ClaimRequest("claim", state, options), attempt or self.attempt_one)
 
     def claim_many(
         self,
@@ -81,56 +92,144 @@ class ItemOperations(ABC):
         make: Callable[[ClaimState], C],
         owner: str | None = None,
     ) -> Op[list[C]]:
-        """Claim items; return a `Claim` of each, in order."""
-        options = ClaimOptions.of(lease, owner)
-        batch = listed(items)
-        encoded = self.codec.encode_all(batch)
-        if not batch:
-            return []
-        return (yield from with_connection(self.claim_encoded(encoded, batch, options, make)))
+        """Claim items; return `make(state)` of each claim, in order.  Equal items share one claim."""
+        options, batch = ClaimOptions.of(lease, owner), listed(items)
+        own, places = _distinct(map(as_bytes, self.codec.encode_all(batch)))
+        states = [ClaimState.new(batch[i], code, options) for code, i in own.items()]
+        requests = [ClaimRequest("claim", state, options) for state in states]
+        try:
+            yield from self._answer(requests)
+        except BaseException:  # the caller was cancelled or interrupted
+            for request in requests:
+                self.keep_claim(request)
+            raise
+        failed = next((each for each in requests if not each.is_done), None)
+        answered = requests if failed is None else requests[: requests.index(failed)]
+        for request in requests[len(answered) :]:
+            self.keep_claim(request)
+        made = [make(each.state) for each in answered]
+        claims = [made[place] for place in takewhile(lambda place: place < len(made), places)]
+        if failed is not None:
+            raise_interrupted("claim_many", claims, batch, cast("Exception", failed.error))
+        return claims
 
-    def commit(self, state: ClaimState) -> Op[None]:
+    def commit(self, state: ClaimState, *, attempt: Attempt | None = None) -> Op[None]:
         """Add the item to the filter and end the claim, in one step."""
-        return with_connection(until_lease_ends(state, partial(self.on_claim, Claims.commit)))
+        if state.status != "done":
+            state.end()
+            yield from patient(ClaimRequest("commit", state), attempt or self.attempt_one)
 
     def commit_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Commit claims in one round trip; return the state of each afterwards."""
-        commit = partial(self.on_claim, Claims.commit)
-        commits = each_of("commit_many", claims, states, commit, self.batched, patient=True)
-        return with_connection(commits)
+        return self._end_many("commit", claims, states)
 
-    def release(self, state: ClaimState) -> Op[None]:
+    def release(self, state: ClaimState, *, attempt: Attempt | None = None) -> Op[None]:
         """Release the item."""
-        return with_connection(self.on_claim(Claims.release, state))
+        if state.status == "claimed":
+            state.end()
+            yield from patient(ClaimRequest("release", state), attempt or self.attempt_one)
 
     def release_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Release claims in one round trip; return the state of each afterwards."""
-        release = partial(self.on_claim, Claims.release)
-        return with_connection(each_of("release_many", claims, states, release, self.batched))
+        return self._end_many("release", claims, states)
 
-    def extend(self, state: ClaimState, lease: float | timedelta) -> Op[None]:
+    def extend(
+        self, state: ClaimState, lease: float | timedelta, *, attempt: Attempt | None = None
+    ) -> Op[None]:
         """Hold the item for `lease` seconds (or a timedelta) from now."""
-        extend = partial(Claims.extend, lease=arguments.milliseconds("lease", lease))
-        return with_connection(self.on_claim(extend, state))
+        duration = arguments.milliseconds("lease", lease)
+        request = ClaimRequest("extend", state, lease=duration)
+        yield from patient(request, attempt or self.attempt_one)
 
     def extend_many(
         self, claims: Sequence[object], states: Sequence[ClaimState], lease: float | timedelta
     ) -> Op[list[ClaimStatus]]:
         """Extend claims in one round trip; return the state of each afterwards."""
-        extend = partial(self.on_claim, partial(Claims.extend, lease=arguments.milliseconds("lease", lease)))
-        return with_connection(each_of("extend_many", claims, states, extend, self.batched))
-
-    def server_of(self, state: ClaimState) -> int:  # noqa: ARG002 - for its overrides
-        """Return the number of the server of a claim, among the filter's servers."""
-        return 0
+        return self._end_many("extend", claims, states, arguments.milliseconds("lease", lease))
 
     def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
         """Renew the leases of claims in one round trip; return the error of each that failed."""
-        return gather(self.on_claim(Claims.renew_lease, state) for state in states)
+        requests = [ClaimRequest("renew", each, lease=each.lease) for each in states]
+        yield from self.attempt(requests)
+        return [each.error for each in requests]
 
-    def on_claim(self, verb: Callable[[Claims, ClaimState], Op[T]], state: ClaimState) -> Op[T]:
-        """Run an operation on a claim."""
-        return self.on_item(state.encoded, lambda part: verb(part.claims, state))
+    def server_of(self, encoded: bytes) -> int:  # noqa: ARG002 - for its overrides
+        """Return the number of an item's server, among the filter's servers."""
+        return 0
+
+    def _end_many(
+        self,
+        verb: Verb,
+        claims: Sequence[object],
+        states: Sequence[ClaimState],
+        lease: int = 0,
+    ) -> Op[list[ClaimStatus]]:
+        """Make a request for each claim; return the state of each afterwards.
+
+        A claim that is not held keeps its state.
+
+        :param claims: the caller's objects, for the error of an interrupted batch.
+        """
+        requests = {id(each): ClaimRequest(verb, each, lease=lease) for each in states}
+        if verb != "extend":
+            for state in states:
+                state.end()
+        yield from self._answer([*requests.values()])
+        statuses: list[ClaimStatus] = []
+        for state in states:
+            error = requests[id(state)].error
+            if error is not None and not isinstance(error, ClaimLostError):
+                raise_interrupted(f"{verb}_many", statuses, claims, error)
+            statuses.append(state.status)
+        return statuses
+
+    def _answer(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Make requests, and retry the failed ones as long as that is worthwhile."""
+        yield from self.attempt(requests)
+        yield from retry_patiently(requests, self.attempt)
+
+    def attempt_one(self, request: ClaimRequest) -> Op[ClaimState]:
+        """Make an attempt at a request; return the claim, or raise the error."""
+        return self.on_item(request.encoded, lambda part: part.claims.one(request))
+
+    def attempt(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Make an attempt at requests; each is answered or keeps its error.
+
+        Simultaneous scripts share a round trip.  Two requests about one item must not be in one script.
+        """
+        runs = list[dict[ClaimRequest, None]]()
+        current = dict[Hashable, dict[ClaimRequest, None]]()
+        for request in requests:
+            run = current.get(request.group)
+            if run is None or request in run or (len(run) >= MOST_CLAIMS and request.verb != "claim"):
+                run = current[request.group] = {}
+                runs.append(run)
+            run[request] = None
+        attempts = [self.attempted([*run]) for run in runs]
+        yield from attempts[0] if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
+
+    def attempted(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Make an attempt at requests of one group; each is answered or keeps its error."""
+        work = self.on_items(requests)
+        try:
+            yield from self.untold(work) if requests[0].verb == "renew" else work
+        except Exception as error:
+            for request in requests:
+                if not request.is_done:
+                    request.error = error
+
+    def untold(self, work: Op[T]) -> Op[T]:
+        """Run work that no caller asked for; a loss that it detects stays to be told."""
+        return work
+
+    @abstractmethod
+    def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Make an attempt at requests of one group, on the parts of the filter that have the items."""
+
+    def keep_claim(self, request: ClaimRequest) -> None:
+        """Let the next claim of the item return that of a request whose caller did not get it."""
+        if request.verb == "claim" and request.is_done:
+            self.claim_again(request.state)
 
     def claim_again(self, state: ClaimState) -> None:
         """Let the next claim of the item return this claim, which did not reach the caller."""
@@ -167,16 +266,6 @@ class ItemOperations(ABC):
     @abstractmethod
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
-
-    @abstractmethod
-    def claim_encoded(
-        self,
-        encoded: Encoded,
-        items: Sequence[object],
-        options: ClaimOptions,
-        make: Callable[[ClaimState], C],
-    ) -> Op[list[C]]:
-        """Claim encoded items; `items` are the caller's."""
 
     @abstractmethod
     def local_parameters(self) -> dict[str, object]:
@@ -254,10 +343,9 @@ class StoredOperations(ItemOperations):
         self.stored.reset()
         return existed
 
-    def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
-        """Renew the leases of claims in one round trip; return the error of each that failed."""
-        renewals = (self.on_claim(Claims.renew_lease, state) for state in states)
-        return gather(map(self.stored.untold, renewals))
+    def untold(self, work: Op[T]) -> Op[T]:
+        """Run work that no caller asked for; a loss that it detects stays to be told."""
+        return self.stored.untold(work)
 
     def reserve(self, *, marks: bool | None = None) -> Op[None]:
         """Create the filter now, or check the stored one, with each shard."""
@@ -272,3 +360,10 @@ class StoredOperations(ItemOperations):
     @abstractmethod
     def discard_pending(self) -> None:
         """Discard the pending items of earlier generations, since the filter was cleared or deleted."""
+
+
+def _distinct(encoded: Iterable[bytes]) -> tuple[dict[bytes, int], list[int]]:
+    """Return the index at which each distinct item first occurs, and the place among them of each item."""
+    found: dict[bytes, tuple[int, int]] = {}
+    places = [found.setdefault(code, (i, len(found)))[1] for i, code in enumerate(encoded)]
+    return {code: first for code, (first, _) in found.items()}, places

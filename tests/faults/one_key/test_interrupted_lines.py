@@ -31,12 +31,17 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-def test_a_commit_that_is_interrupted(any_client: redis.Redis) -> None:
+COMMITTING = [Claims.one, Claims._commit_one, Claims._commit_call, Claims._end_commit]
+"""The functions that a commit passes."""
+
+
+@for_each("where", COMMITTING)
+def test_a_commit_that_is_interrupted(any_client: redis.Redis, where: Any) -> None:
     """Wherever it was interrupted, a retry of the commit gets its outcome."""
     f = BloomFilter(any_client, "seen", **SIZE)
     for number in range(MOST_LINES):
         claim = f.claim(f"x{number}")
-        with suppress(Interrupt), at_line(Claims._commit, number, interrupt) as lines:
+        with suppress(Interrupt), at_line(where, number, interrupt) as lines:
             claim.commit()
         claim.commit()
         assert claim.state == "done"
@@ -46,14 +51,15 @@ def test_a_commit_that_is_interrupted(any_client: redis.Redis) -> None:
     pytest.fail("the commit has more lines than were tried")
 
 
-def test_a_commit_of_a_lost_claim_that_is_interrupted(any_client: redis.Redis) -> None:
+@for_each("where", [*COMMITTING, Claims._committed])
+def test_a_commit_of_a_lost_claim_that_is_interrupted(any_client: redis.Redis, where: Any) -> None:
     """A retry is not answered from the receipt of another call that has reused the session."""
     f, other = (BloomFilter(any_client, "seen", **SIZE) for _ in range(2))
     for number in range(MOST_LINES):
         claim = f.claim(f"x{number}")
         any_client.delete(*any_client.keys("{seen}:claim:*"))
         assert other.claim(f"x{number}")
-        with suppress(Interrupt, ClaimLostError), at_line(Claims._commit, number, interrupt) as lines:
+        with suppress(Interrupt, ClaimLostError), at_line(where, number, interrupt) as lines:
             claim.commit()
         f.add_many([f"{number}-{i}" for i in range(3)])
         f.add(f"{number}-4")

@@ -234,7 +234,7 @@ def _same(held: Any) -> Any:
 
 _OPERATIONS: Final[dict[str, Any]] = {
     **seats.VERBS,
-    "claim": lambda f, ask: f.claim(ask.items[0], ask.lease, _same),
+    "claim": lambda f, ask: f.claim(ask.items[0], ask.lease),
     "claim_many": lambda f, ask: f.claim_many(ask.items, ask.lease, _same),
     "commit": lambda f, ask: f.commit(ask.claim[1]),
     "release": lambda f, ask: f.release(ask.claim[1]),
