@@ -86,6 +86,8 @@ def execute_step(client: Any, step: steps.Step) -> Coroutine[Any, Any, object]:
         return _make(_at(client, step.server) if step.server else client, step)
     if isinstance(step, steps.Many):
         return make_all(client, step.calls)
+    if isinstance(step, steps.Ask):
+        raise TypeError(f"{step} is for a driver that shares requests")
     return _here(step)
 
 

@@ -26,7 +26,7 @@ class Driven(Bound[SyncClient]):
     _adds: threads.Threads
     _tests: threads.Threads
     _shared: Callable[[Any, Step], object] | None
-    """Executes calls about single claims; those of several threads share round trips."""
+    """Executes requests about claims; those of several threads share calls."""
 
     def _bind(self) -> None:
         operations = self._operations
@@ -35,7 +35,9 @@ class Driven(Bound[SyncClient]):
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = threads.Threads(client, operations.add_shared)
         self._tests = threads.Threads(client, lambda items, _: operations.contains_encoded(items))
-        self._shared = threads.sharing_calls(client).execute if self._coalesce else None
+        operations.shares = self._coalesce
+        sharing = threads.sharing_requests(client, operations)
+        self._shared = sharing.execute if self._coalesce else None
 
     def _run(self, operation: Op[T]) -> T:
         return sync.drive(self._transport, operation)
@@ -51,7 +53,7 @@ class AsyncDriven(Bound[AsyncClient]):
     _adds: tasks.Tasks
     _tests: tasks.Tasks
     _shared: Callable[[Any, Step], Awaitable[object]] | None
-    """Executes calls about single claims; those of several tasks share round trips."""
+    """Executes requests about claims; those of several tasks share calls."""
 
     def _bind(self) -> None:
         operations = self._operations
@@ -60,7 +62,9 @@ class AsyncDriven(Bound[AsyncClient]):
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = tasks.Tasks(self.name, client, operations.add_shared)
         self._tests = tasks.Tasks(self.name, client, lambda items, _: operations.contains_encoded(items))
-        self._shared = tasks.sharing_calls(self.name, client).execute if self._coalesce else None
+        operations.shares = self._coalesce
+        sharing = tasks.sharing_requests(self.name, client, operations)
+        self._shared = sharing.execute if self._coalesce else None
 
     def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
         return aio.drive(self._transport, operation)

@@ -59,6 +59,8 @@ def execute_step(client: Any, step: steps.Step) -> object:
         return _make(_at(client, step.server) if step.server else client, step)
     if isinstance(step, steps.Many):
         return _make_all(client, step.calls)
+    if isinstance(step, steps.Ask):
+        raise TypeError(f"{step} is for a driver that shares requests")
     return _here(step)
 
 

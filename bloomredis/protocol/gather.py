@@ -10,8 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from bloomredis.protocol.merging import make_all
-from bloomredis.protocol.steps import Call, LocalStep, Many, Op, Step
+from bloomredis.protocol.steps import Ask, Call, LocalStep, Many, Op, Step
 
 T = TypeVar("T")
 
@@ -90,10 +89,11 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[object]]:
     if len(steps) == 1:
         return [(yield from _caught(steps[0]))]
     calls = [call for step in steps for call in _calls(step)]
-    rest = iter((yield from make_all(calls)) if calls else ())
+    made: list[object] = (yield Many(calls)) if calls else []
+    rest = iter(made)
     replies: list[object] = []
     for step in steps:
-        if isinstance(step, LocalStep):
+        if isinstance(step, LocalStep | Ask):
             replies.append((yield from _caught(step)))
         else:
             replies.append(next(rest) if isinstance(step, Call) else list(islice(rest, len(step.calls))))

@@ -85,7 +85,7 @@ class Meter:
         if cluster.is_cluster(kind):
             is_sent = isinstance(step, cluster.Send | cluster.SendAll)
         else:
-            is_sent = not isinstance(step, steps.LocalStep)
+            is_sent = not isinstance(step, steps.LocalStep | steps.Ask)  # its calls are counted
         if is_sent:
             self.round_trips += 1
             self.resends += self._failed

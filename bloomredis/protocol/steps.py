@@ -158,17 +158,27 @@ class Sleep(NamedTuple):
     seconds: float
 
 
+class Ask(NamedTuple):
+    """A request that a driver answers together with the requests of other callers.
+
+    :param request: a request whose equal ones are never answered together, such as a `ClaimRequest`.
+    """
+
+    request: Any
+
+
 LocalStep = Next | Compute | Sleep
 """A step that the driver executes without a server."""
 
-Step = Call | Many | LocalStep
+Step = Call | Many | LocalStep | Ask
 """A step of an operation."""
 
 Op = Generator[Step, Any, T]
 """An operation that yields steps and returns a T.
 
-The driver sends a `Reply` after a `Call`, a list of replies after `Many`, a batch after `Next` and a result
-after `Compute`.  No type of a generator can express this, so the variable that receives it is annotated.
+The driver sends a `Reply` after a `Call`, a list of replies after `Many`, a batch after `Next`, a result
+after `Compute`, and an answer after `Ask`.  No type of a generator can express this, so the variable that
+receives it is annotated.
 """
 
 

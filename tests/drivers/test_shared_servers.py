@@ -1,4 +1,4 @@
-"""Shared calls for several servers: each server's calls share round trips among themselves."""
+"""Shared requests for several servers: each server's requests share calls among themselves."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ import threading
 from typing import Any
 
 from bloomredis.drivers.sharing import tasks, threads
-from bloomredis.protocol.steps import Call, PlainCall
+from bloomredis.operations.claims.requests import ClaimRequest
+from bloomredis.operations.claims.state import ClaimOptions, ClaimState
+from bloomredis.protocol.gather import gather
+from bloomredis.protocol.steps import Ask, Op, PlainCall
 from tests.support.background import PATIENCE, started
 
 
-def ping(server: int) -> Call:
-    return PlainCall([("PING",)], server=(server,))
+def ping(server: int) -> Ask:
+    state = ClaimState.new(None, bytes([server]), ClaimOptions(1000))
+    return Ask(ClaimRequest("claim", state))
+
+
+class _Pings:
+    """Operations whose requests send a PING to the server that the item names."""
+
+    def server_of(self, encoded: bytes) -> int:
+        return encoded[0]
+
+    def attempt_one(self, request: ClaimRequest) -> Op[Any]:
+        return (yield PlainCall([("PING",)], server=(request.encoded[0],)))
+
+    def attempt_shared(self, requests: list[ClaimRequest], _: object) -> Op[list[Any]]:
+        return gather(map(self.attempt_one, requests))
 
 
 class _Link:
@@ -45,7 +62,8 @@ def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
         links: Any = [_AsyncLink(), _AsyncLink()]  # as for a sharded filter
         silent, other = links
         other.go.set()
-        execute = tasks.sharing_calls("seen", links).execute
+        pings: Any = _Pings()
+        execute = tasks.sharing_requests("seen", links, pings).execute
         waiting = asyncio.ensure_future(execute(links, ping(0)))
         await asyncio.sleep(0)
         assert await asyncio.wait_for(execute(links, ping(1)), PATIENCE) == b"PONG"
@@ -61,7 +79,8 @@ def test_a_server_without_an_answer_keeps_no_thread_from_another() -> None:
     links: Any = [_Link(), _Link()]  # as for a sharded filter
     silent, other = links
     other.go.set()
-    execute = threads.sharing_calls(links).execute
+    pings: Any = _Pings()
+    execute = threads.sharing_requests(links, pings).execute
     waiting = started(lambda: execute(links, ping(0)))
     assert silent.asked.wait(PATIENCE)
     assert started(lambda: execute(links, ping(1))).result(PATIENCE) == b"PONG"

@@ -15,7 +15,7 @@ from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, Claim, ClaimLostError, FilterLostError
-from bloomredis.operations.claims.state import ClaimOptions
+from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 from bloomredis.protocol.receipts import Sessions
 from tests.support.clock import Clock
 from tests.support.commits import commit_once
@@ -91,7 +91,12 @@ def test_a_batch_takes_one_round_trip(any_server: Server) -> None:
 
     with Client(unix_socket_path=any_server.socket) as client:
         f = make(BloomFilter, client)
-        for call in (partial(f.extend_many, lease=60), f.commit_many, f.release_many):
+
+        def renew_many(claims: list[Claim]) -> list[ClaimStatus]:
+            assert f._run(f._operations.renew_many([each._state for each in claims])) == [None] * len(claims)
+            return ["claimed"]
+
+        for call in (partial(f.extend_many, lease=60), f.commit_many, f.release_many, renew_many):
             call(f.claim_many([f"{call}"]))  # loads the script
             for count, scripts in ((150, 1), (1000, 5)):
                 claims = f.claim_many([f"{call}-{count}-{i}" for i in range(count)])

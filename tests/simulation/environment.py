@@ -24,11 +24,10 @@ import bloomredis
 from bloomredis.bits import batch
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
+from bloomredis.operations.claims.requests import ClaimRequest
+from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.operations.whole import loading
 from bloomredis.protocol import clock, forks
-from bloomredis.protocol.calls import ScriptCall
-from bloomredis.protocol.steps import Call, PlainCall
-from bloomredis.stored.state.item_calls import FilterCall
 
 WALL_CLOCK: Final = 1.8e9
 """The wall clock at the start, in seconds."""
@@ -102,7 +101,8 @@ class Environment:
 
     def begin(self, seed: int) -> None:
         """Start over."""
-        self.note: Callable[[Call], None] | None = None  # receives each call
+        self.note: Callable[[ClaimRequest], None] | None = None  # receives each request about a claim
+        self.note_batch: Callable[[Sequence[ClaimRequest]], None] | None = None  # those that share a batch
         self.now = 1000.0
         self._nanoseconds = 0
         self.pid = 100
@@ -154,12 +154,22 @@ class Environment:
         )
 
     def _noted(self, init: Callable[..., None]) -> Callable[..., None]:
-        """Return the constructor of calls, which passes each to `note`."""
+        """Return the constructor of requests, which passes each to `note`."""
 
-        def noted(call: Call, *arguments: Any, **options: Any) -> None:
-            init(call, *arguments, **options)
+        def noted(request: ClaimRequest, *arguments: Any, **options: Any) -> None:
+            init(request, *arguments, **options)
             if self.note is not None:
-                self.note(call)
+                self.note(request)
+
+        return noted
+
+    def _noted_batch(self, attempt: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the operation for shared requests, which passes them to `note_batch` when it begins."""
+
+        def noted(operations: Any, requests: Sequence[ClaimRequest], *rest: Any) -> Any:
+            if self.note_batch is not None:
+                self.note_batch(requests)
+            return (yield from attempt(operations, requests, *rest))
 
         return noted
 
@@ -173,8 +183,9 @@ class Environment:
                 if id(value) in instead:
                     patches.append(mock.patch.object(module, name, instead[id(value)]))
         patches += _remembered()
-        for kind in (PlainCall, ScriptCall, FilterCall):
-            patches.append(mock.patch.object(kind, "__init__", self._noted(kind.__init__)))
+        patches.append(mock.patch.object(ClaimRequest, "__init__", self._noted(ClaimRequest.__init__)))
+        shared = self._noted_batch(ItemOperations.attempt_shared)
+        patches.append(mock.patch.object(ItemOperations, "attempt_shared", shared))
         patches.append(mock.patch.object(logging.getLogger("bloomredis"), "disabled", True))
         for patch in patches:
             patch.start()

@@ -142,6 +142,8 @@ WITH: Final = {
     "debts-survive-fork": {"fork", "lost_reply"},
     "tokens-shared": {"lost_reply"},
     "claims-not-pending": {"lost_reply", "cancel"},
+    "claims-not-kept": {"cancel"},
+    "owners-not-used-again": {"lost_reply", "cancel"},
     "claims-take-over": {"late_copy"},
     "claims-by-time": {WALL_CLOCKS},
     "claims-without-order": set(),

@@ -14,6 +14,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
+from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.protocol import cluster
 from bloomredis.protocol.steps import Call as Asked
 from bloomredis.protocol.steps import Compute, LocalStep, Part, Sleep, joined, parted
@@ -71,25 +72,33 @@ class Stage(ABC):
         self.lines: list[str] | None = None
         self.digest: hashlib.blake2s | None = None
         self._last_pid = 100
-        self._made_by: dict[tuple[str, bytes], dict[str, Call]] = {}  # tasks' calls, by verb and owner
-        environment.note = self._note
+        self._of_claims: dict[int, tuple[ClaimRequest, Call]] = {}  # requests about claims, by id
+        self._batches: dict[Any, Sequence[ClaimRequest]] = {}  # the requests that each task sends
+        environment.note, environment.note_batch = self._note, self._note_batch
 
-    def _note(self, made: Asked) -> None:
-        """Record the task's call for a command about claims, which may be sent in a batch with others."""
-        for process in self.processes.values():
-            call = self.tasks.get(asyncio.current_task(process.loop)) if process.loop else None
-            if call is None:
-                continue
-            for command in made.commands:
-                for owner in owners_in(command):
-                    self._made_by.setdefault((verb_of(command), owner), {})[call.ref] = call
+    def _tasks(self) -> list[Any]:
+        """Return the running task, if any, in a list."""
+        loops = [process.loop for process in self.processes.values() if process.loop is not None]
+        return [task for loop in loops if (task := asyncio.current_task(loop)) is not None]
+
+    def _note(self, request: ClaimRequest) -> None:
+        """Record the call for which its task makes a request, which may share a batch with others."""
+        for task in self._tasks():
+            if call := self.tasks.get(task):
+                self._of_claims[id(request)] = request, call
+
+    def _note_batch(self, requests: Sequence[ClaimRequest]) -> None:
+        """Record the requests of a batch that its task begins to send."""
+        for task in self._tasks():
+            self._batches[task] = requests
 
     def requests_of(self, exchange: Exchange, *commands: Sequence[Any]) -> Sequence[Any]:
         """Return the requests that commands are for."""
+        named = {(verb_of(command), owner) for command in commands for owner in owners_in(command)}
         calls: dict[str, Call] = {}
-        for command in commands:
-            for owner in owners_in(command):
-                calls |= self._made_by.get((verb_of(command), owner), {})
+        for request, call in self._of_claims.values() if named else ():
+            if (request.verb.replace("renew", "extend"), request.state.owner) in named:
+                calls[call.ref] = call
         return [request for call in calls.values() for request in call.requests] or exchange.requests
 
     def clocks(self) -> tuple[float, int]:
@@ -337,8 +346,11 @@ class Stage(ABC):
     def _post_to(self, owner: Owner, place: int, commands: list[Any], *, single: bool) -> Exchange:
         """Send commands to a node."""
         free = next(i for i in range(100) if f"{owner.name}/{i}" not in self.network.exchanges)
-        call = self.tasks.get(asyncio.current_task(owner.process.loop))
+        task = asyncio.current_task(owner.process.loop)
+        call, asked = self.tasks.get(task), self._batches.get(task, ())
         shared = () if any(map(owners_in, commands)) else self.waiting(owner)  # a renewal answers no call
+        if asked:
+            shared = [each for one in asked for each in self._of_claims[id(one)][1].requests]
         requests = shared if call is None else call.requests
         exchange = Exchange(f"{owner.name}/{free}", owner, commands, requests, is_single=single, place=place)
         exchange.requests = self.requests_of(exchange, *commands)

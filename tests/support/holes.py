@@ -15,9 +15,11 @@ from weakref import WeakSet
 from bloomredis.drivers import renewing
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
+from bloomredis.operations.claims.calls import Claims
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.items import local_cache, membership, outcomes
 from bloomredis.operations.items.local_cache import CachedMembership
+from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.protocol import cluster, judging, scripts
 from bloomredis.protocol.judging import Verdict
 from bloomredis.protocol.keys import as_bytes
@@ -190,6 +192,16 @@ def _claims_are_not_pending(patch: Patch) -> None:
     patch(PendingCalls, "store_owners", lambda *_: None)
 
 
+def _shared_claims_are_not_kept(patch: Patch) -> None:
+    """A claim that a batch has made for a caller who has left is forgotten."""
+    patch(ItemOperations, "keep_claim", lambda *_: None)
+
+
+def _shared_owners_are_new(patch: Patch) -> None:
+    """A claim in a batch does not use the owner of a pending claim."""
+    patch(Claims, "_owners", lambda self, _, options: [options.new_owner(self._sessions)])
+
+
 def _claims_of_a_name_have_no_order(patch: Patch) -> None:
     """A claim takes the item from a later claim of the same object and name."""
     patch(ClaimState, "is_replaceable", ClaimState.is_own)
@@ -331,6 +343,8 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "cache-answers-for-any": _the_cache_answers_for_any,
     "receipts-ignored": _receipts_are_ignored,
     "claims-not-pending": _claims_are_not_pending,
+    "claims-not-kept": _shared_claims_are_not_kept,
+    "owners-not-used-again": _shared_owners_are_new,
     "claims-without-order": _claims_of_a_name_have_no_order,
     "claims-without-number": _claims_of_a_name_are_one,
     "names-not-own": _clones_share_names,

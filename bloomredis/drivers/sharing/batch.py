@@ -14,9 +14,10 @@ from itertools import accumulate, chain, compress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
-from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT, Answers, raise_interrupted
-from bloomredis.protocol.merging import make_all
-from bloomredis.protocol.steps import Call, Op, Reply, Step
+from bloomredis.operations.claims.requests import ClaimRequest
+from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT, KeptAnswers, raise_interrupted
+from bloomredis.operations.kinds.verbs import ItemOperations
+from bloomredis.protocol.steps import Ask, Op, Step
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -36,47 +37,40 @@ class Several(NamedTuple):
     source: Sequence[object]
 
 
-def itself(call: Call) -> Call:
-    """Return the step for a call alone: the call itself."""
-    return call
+class RequestSharing(Generic[S, T]):
+    """An executor of steps that answers requests about single items in batches.
 
-
-def together(calls: Sequence[Call], _: object) -> Op[list[Reply]]:
-    """Return the operation that makes all calls of a batch."""
-    return make_all(calls)
-
-
-class CallSharing(Generic[S, T]):
-    """An executor of steps in which single script calls share round trips.
-
-    Only calls to the same server share a round trip.  So a server that does not reply delays no calls to
+    Only requests to the same server share a batch.  So a server that does not reply delays no requests to
     other servers, and no lease runs out there.
 
-    :param make: returns a sender for the calls to one server.
-    :param share: sends a call with that sender.
+    :param make: returns a sender for the requests to one server.
+    :param share: shares a request with that sender.
     """
 
     def __init__(
         self,
+        operations: ItemOperations,
         make: Callable[[], S],
-        share: Callable[[S, Call, Callable[[Call], Call], Call], T],
+        share: Callable[[S, ClaimRequest, Callable[[ClaimRequest], Op[Any]], ClaimRequest], T],
         execute_step: Callable[[Any, Step], T],
     ) -> None:
-        self._make, self._share, self._execute_step = make, share, execute_step
-        self.servers: dict[tuple[int, ...], S] = {}
+        self._operations, self._make, self._share, self._execute_step = operations, make, share, execute_step
+        self.servers: dict[int, S] = {}
 
     def execute(self, client: Any, step: Step) -> T:
         """Execute a step."""
-        if not isinstance(step, Call) or not step.is_single:
-            return self._execute_step(client, step)  # a call with WAIT would hold up the others
-        server = self.servers.get(step.server) or self.servers.setdefault(step.server, self._make())
-        return self._share(server, step, itself, step)
+        if not isinstance(step, Ask):
+            return self._execute_step(client, step)
+        request: ClaimRequest = step.request
+        number = self._operations.server_of(request.encoded)
+        server = self.servers.get(number) or self.servers.setdefault(number, self._make())
+        return self._share(server, request, self._operations.attempt_one, request)
 
 
-Key = str | bytes | Call
-"""An encoded item or a script call; two equal keys are never in flight at the same time."""
+Key = str | bytes | ClaimRequest
+"""An encoded item or a request about one; two equal keys are never in flight at the same time."""
 Asked = Key | Several
-"""The subject of a call: one encoded item, several, or a script call."""
+"""The subject of a call: one encoded item, several, or a request about one."""
 
 
 def items_of(asked: Asked) -> Sequence[Key]:
@@ -104,7 +98,7 @@ class Batch(Generic[W]):
     def store_answers_of(self, caller: W) -> None:
         """Save the answers of a caller that has gone, for a retry."""
         kept = self.answers.answers if isinstance(self.answers, BatchInterruptedError) else self.answers
-        if isinstance(kept, Answers) and caller in self.callers:
+        if isinstance(kept, KeptAnswers) and caller in self.callers:
             at = self.callers.index(caller)
             start = sum(len(items_of(asked)) for asked in self.asked[:at])
             kept.store(range(start, min(start + len(items_of(self.asked[at])), len(kept))))
@@ -185,11 +179,15 @@ def _answers(batch: Sequence[Asked], answers: BatchOutcome) -> Iterable[object]:
     """Return the answer or the error of each call."""
     if not isinstance(answers, list) or Several in map(type, batch):
         return _sliced(batch, answers)
-    return map(_answer_of_its_own, answers) if isinstance(batch[0], Call) else answers
+    return map(_answer_of_its_own, answers) if isinstance(batch[0], ClaimRequest) else answers
 
 
 def _answer_of_its_own(answer: object) -> object:
-    return copied(answer) if isinstance(answer, Exception) else answer
+    if not isinstance(answer, Exception):
+        return answer
+    own = copied(answer)
+    own.__cause__ = answer.__cause__
+    return own
 
 
 def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
@@ -208,7 +206,7 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
         own = known[start:stop]
         refused = next((at for at, each in enumerate(own) if isinstance(each, Exception)), None)
         if refused is not None and isinstance(asked, Several):
-            if isinstance(answers, Answers):  # the answers behind it are for a retry
+            if isinstance(answers, KeptAnswers):  # the answers behind it are for a retry
                 answers.store(range(start + refused + 1, stop))
             yield _refused(asked, own, refused)
         elif len(own) < stop - start and error is not None:

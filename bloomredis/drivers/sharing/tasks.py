@@ -8,14 +8,15 @@ from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar
 
 from bloomredis.drivers.aio import drive, execute_step
 from bloomredis.drivers.connections.direct import AsyncTransport
-from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, CallSharing, together
+from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, RequestSharing
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
-from bloomredis.protocol.steps import Call, Op, Reply
+from bloomredis.operations.kinds.verbs import ItemOperations
+from bloomredis.protocol.steps import Op
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -41,7 +42,6 @@ class Tasks:
     """The sender of one verb's calls for tasks: calls that wait for others in flight share a round trip.
 
     :param together: returns the operation for all calls of a batch; both arguments are the batch's items.
-    :param run: runs that operation, or the one of a call alone, with the client.
     """
 
     def __init__(
@@ -49,20 +49,15 @@ class Tasks:
         name: str,
         client: AsyncTransport,
         together: Callable[[Any, Any], Op[list[Any]]],
-        run: Callable[[AsyncTransport, Any], Coroutine[Any, Any, Any]] = drive,
     ) -> None:
-        self._name, self._client, self._together, self._run = name, client, together, run
+        self._name, self._client, self._together, self._run = name, client, together, drive
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[Coroutine[Any, Any, object]] = set()  # calls in flight alone
         self._tasks: set[asyncio.Task[list[Any]]] = set()  # of the batches in flight
         self._answered: list[Batch[Waiting]] = []  # batches whose woken callers may not have run yet
         self._left: list[Batch[Waiting]] = []  # the same for a loop that was closed: they never will
 
-    @overload
-    def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> Awaitable[T]: ...
-    @overload
-    def share(self, asked: Call, alone: Callable[[Call], Call], argument: Call) -> Awaitable[Reply]: ...
-    def share(self, asked: Asked, alone: Callable[[Any], object], argument: object) -> Awaitable[object]:
+    def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> Awaitable[T]:
         """Send a call at once, as `alone(argument)`, if no call is in flight; else with the next batch.
 
         Return an awaitable of the answer.  A caller that is cancelled meanwhile must pass the awaitable to
@@ -81,11 +76,7 @@ class Tasks:
         queue.asked.append(asked)
         return waiting
 
-    @overload
-    async def wait(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T: ...
-    @overload
-    async def wait(self, asked: Call, alone: Callable[[Call], Call], argument: Call) -> Reply: ...
-    async def wait(self, asked: Asked, alone: Callable[[Any], Any], argument: object) -> object:
+    async def wait(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T:
         """Send a call as `share` does; await its answer, which is saved for a retry if the caller is gone."""
         call = self.share(asked, alone, argument)
         try:
@@ -123,7 +114,7 @@ class Tasks:
         self._queue = Batcher[Waiting](asyncio.Future.done, BATCHES, FEWEST_ITEMS)
         self._is_scheduled = False
 
-    async def _go_alone(self, asked: Asked, call: Coroutine[Any, Any, object]) -> object:
+    async def _go_alone(self, asked: Asked, call: Coroutine[Any, Any, T]) -> T:
         queue = self._queue
         own = queue.begin(asked)
         self._open.add(call)
@@ -183,10 +174,9 @@ def _ended_early() -> OutcomeUnknownError:
     )
 
 
-def sharing_calls(name: str, client: AsyncTransport) -> CallSharing[Tasks, Awaitable[object]]:
-    """Return an executor of steps in which tasks share the round trips of script calls."""
-
-    def run(client: AsyncTransport, made: Call | Op[list[Reply]]) -> Coroutine[Any, Any, object]:
-        return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
-
-    return CallSharing(lambda: Tasks(name, client, together, run), Tasks.wait, execute_step)
+def sharing_requests(
+    name: str, client: AsyncTransport, operations: ItemOperations
+) -> RequestSharing[Tasks, Awaitable[object]]:
+    """Return an executor of steps in which tasks share the calls about claims."""
+    make = partial(Tasks, name, client, operations.attempt_shared)
+    return RequestSharing(operations, make, Tasks.wait, execute_step)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar
 
 from bloomredis.drivers.connections.direct import SyncTransport
 from bloomredis.drivers.sharing.batch import (
@@ -15,15 +16,15 @@ from bloomredis.drivers.sharing.batch import (
     Batch,
     Batcher,
     BatchOutcome,
-    CallSharing,
     Key,
-    together,
+    RequestSharing,
 )
 from bloomredis.drivers.sync import drive, execute_step
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
+from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.protocol import forks
-from bloomredis.protocol.steps import Call, Op, Reply
+from bloomredis.protocol.steps import Op
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class _Waiter:
 
     def again(self) -> _Waiter:
         """Reset this waiter for another call."""
-        self.answer: object = None  # the answer or the error
+        self.answer: Any = None  # the answer or the error
         self.trip: _Trip | None = None  # set when the call leaves the queue
         self.wakes: _Waiter | None = None
         return self
@@ -77,16 +78,14 @@ class Threads:
     rely on it.  A call made within the call in flight, for example by `on_lost`, does not share either.
 
     :param together: returns the operation for all calls of a batch; both arguments are the batch's items.
-    :param run: runs that operation, or the one of a call alone, with the client.
     """
 
     def __init__(
         self,
         client: SyncTransport,
         together: Callable[[Any, Any], Op[list[Any]]],
-        run: Callable[[SyncTransport, Any], Any] = drive,
     ) -> None:
-        self._client, self._together, self._run = client, together, run
+        self._client, self._together = client, together
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -98,16 +97,12 @@ class Threads:
         self._own = threading.local()  # the reusable waiter of each thread
         forks.register_after_fork(self)
 
-    @overload
-    def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T: ...
-    @overload
-    def share(self, asked: Call, alone: Callable[[Call], Call], argument: Call) -> Reply: ...
-    def share(self, asked: Asked, alone: Callable[[Any], object], argument: object) -> object:
+    def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T:
         """Send a call at once, as `alone(argument)`, if no call is in flight; else with the next batch."""
         forks.detect_fork()
         thread = threading.get_ident()
         if thread in (self._main, self._runner):
-            return self._run(self._client, alone(argument))
+            return drive(self._client, alone(argument))
         with self._mutex:
             queue = self._queue
             own = None if queue.in_flight or queue.asked else queue.begin(asked)
@@ -116,12 +111,12 @@ class Threads:
                 queue.callers.append(waiter)
                 queue.asked.append(asked)
         if own is None:
-            answer = self._wait(waiter)
+            answer: T = self._wait(waiter)
             self._own.waiter = waiter
             return answer
         self._runner = thread
         try:
-            return self._run(self._client, alone(argument))
+            return drive(self._client, alone(argument))
         finally:
             self._runner = 0
             self._dispatch(own)
@@ -132,7 +127,7 @@ class Threads:
         self._own.waiter = None
         return waiter or _Waiter()
 
-    def _wait(self, waiter: _Waiter) -> object:
+    def _wait(self, waiter: _Waiter) -> Any:
         try:
             waiter.lock.acquire()
         except BaseException:
@@ -162,7 +157,7 @@ class Threads:
         )
         try:
             items = trip.batch.items
-            answers = self._run(self._client, self._together(items, items))
+            answers = drive(self._client, self._together(items, items))
         except Exception as error:
             answers = error
         finally:  # includes other exceptions, such as that of sys.exit()
@@ -213,10 +208,7 @@ class Threads:
                 batch.callers[0].lock.release()
 
 
-def sharing_calls(client: SyncTransport) -> CallSharing[Threads, object]:
-    """Return an executor of steps in which threads share the round trips of script calls."""
-
-    def run(client: SyncTransport, made: Call | Op[list[Reply]]) -> object:
-        return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
-
-    return CallSharing(lambda: Threads(client, together, run), Threads.share, execute_step)
+def sharing_requests(client: SyncTransport, operations: ItemOperations) -> RequestSharing[Threads, object]:
+    """Return an executor of steps in which threads share the calls about claims."""
+    make = partial(Threads, client, operations.attempt_shared)
+    return RequestSharing(operations, make, Threads.share, execute_step)

@@ -105,29 +105,21 @@ class Claims:
         state, options = request.state, request.options
         packed, owner = handle.layout.pack_one(request.encoded), options.new_owner(self._sessions)
         keys, lease = (self._key(request.encoded),), options.lease
+        state.value = handle.generation + owner
         sent = clock.now()
-        call = self._stored.call(_CLAIM, handle, self._of_claim(packed, options, owner), keys)
+        call = self._stored.call(_CLAIM, handle, (packed, b"%d" % lease, owner), keys)
         outcome: Outcome
         try:
             outcome = yield call
         except BaseException as error:  # includes interruptions
             outcome = error
         if type(outcome) is bytes and outcome == b"c" and not is_late(sent, lease):
-            state.value, state.until = handle.generation + owner, sent + lease / 1000
-            state.status, request.is_done = "claimed", True
+            state.status, state.until, request.is_done = "claimed", sent + lease / 1000, True
             return
         try:
             yield from self._claim_run(handle, (request,), packed, options, (call, outcome, owner, sent))
         except LayoutChanged:
             yield from self.each([request])
-
-    @staticmethod
-    def _of_claim(packed: bytes, options: ClaimOptions, owners: bytes) -> list[Part]:
-        """Return the arguments of a call that claims packed items."""
-        arguments: list[Part] = [packed, b"%d" % options.lease, owners]
-        if options.replaced:
-            arguments.append(options.replaced)
-        return arguments
 
     def _claim(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Claim items, in one or more scripts."""
@@ -153,13 +145,15 @@ class Claims:
         """Claim packed items in one script; the owners of pending claims are used again."""
         keys, pending = [self._key(each.encoded) for each in requests], self._pending
         owners = [[made[2]]] if made else [self._owners(key, options) for key in keys]
-        tried = [own[0] for own in owners]
+        tried = _name_owners(handle, requests, owners)
         try:
             with self._outcome_matters:
                 for _ in range(2):
                     if made is None:
                         sent = clock.now()
-                        arguments = self._of_claim(packed, options, b"".join(tried))
+                        arguments: list[Part] = [packed, options.lease, tried]
+                        if options.replaced:
+                            arguments.append(options.replaced)
                         reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
                     else:
                         sent = made[3]
@@ -174,13 +168,7 @@ class Claims:
             raise
         for at in range(len(answers), len(keys)):  # the filter is full
             pending.store_owners(keys[at] + options.holder, owners[at])
-        left = iter(busy)
-        for request, answer, owner in zip(requests, answers, tried, strict=False):
-            state, until, held = request.state, sent + options.lease / 1000, b""
-            if answer == "b":
-                until, held = busy_until(next(left), options.holder)
-            state.status, state.value = STATUSES[answer], handle.generation + owner
-            state.until, state.held, request.is_done = until, held, True
+        _take_answers(requests, answers, busy, sent)
         if busy:
             yield from self._claim_busy(handle, owners, requests[: len(answers)], options)
 
@@ -307,15 +295,16 @@ class Claims:
     def _commit_call(
         self, handle: Handle, requests: Sequence[ClaimRequest], packed: bytes
     ) -> FilterCall[Reply]:
-        keys, names = [self._key(each.encoded) for each in requests], list[Part]()
-        states = [each.state for each in requests]
-        if self._retry_safe:
-            for state in states:
-                session = state.session_of_commit(self._sessions, handle.check)
-                keys.append(session.key)
+        claims, receipts, names, owners = list[bytes](), list[bytes](), list[Part](), b""
+        for request in requests:
+            claims.append(self._key(request.encoded))
+            owners += request.state.owner
+            if self._retry_safe:
+                session = request.state.session_of_commit(self._sessions, handle.check)
+                receipts.append(session.key)
                 names.append(session.call.encode())
-        owners = b"".join([state.owner for state in states])
-        return self._stored.call(_COMMIT, handle, [packed, owners, *names], keys, again=self._retry_safe)
+        keys, arguments = [*claims, *receipts], [packed, owners, *names]
+        return self._stored.call(_COMMIT, handle, arguments, keys, again=self._retry_safe)
 
     def _committed(
         self, call: FilterCall[Reply], outcome: Outcome, requests: Sequence[ClaimRequest]
@@ -424,6 +413,24 @@ _ATTEMPTS: Final[dict[str, Callable[[Claims, Sequence[ClaimRequest]], Op[None]]]
     "extend": Claims._extend,  # noqa: SLF001
     "renew": Claims._renew,  # noqa: SLF001
 }
+
+
+def _name_owners(handle: Handle, requests: Sequence[ClaimRequest], owners: Sequence[list[bytes]]) -> bytes:
+    """Record under which owner each item is claimed, the first of its owners; return these owners."""
+    for request, own in zip(requests, owners, strict=True):
+        request.state.value = handle.generation + own[0]
+    return b"".join([own[0] for own in owners])
+
+
+def _take_answers(requests: Sequence[ClaimRequest], answers: str, busy: Sequence[str], sent: float) -> None:
+    """Record the answers to a call that claims, sent at the monotonic time `sent` (`claims_of`)."""
+    left = iter(busy)
+    for request, answer in zip(requests, answers, strict=False):
+        state, until, held = request.state, sent + request.options.lease / 1000, b""
+        if answer == "b":
+            until, held = busy_until(next(left), request.options.holder)
+        state.status, state.until, state.held = STATUSES[answer], until, held
+        request.is_done = True
 
 
 def _check(request: ClaimRequest) -> None:

@@ -17,7 +17,7 @@ from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
 from bloomredis.protocol.clock import pauses
 from bloomredis.protocol.replies import client_error, is_unsent
-from bloomredis.protocol.steps import Op, Sleep
+from bloomredis.protocol.steps import Ask, Op, Sleep
 
 CONNECTION_SECONDS: Final = 20.0
 """Seconds for which a request waits for a connection, as in redis-py's BlockingConnectionPool."""
@@ -29,6 +29,12 @@ _log = logging.getLogger("bloomredis")
 
 Attempt = Callable[[ClaimRequest], Op[ClaimState]]
 """Makes an attempt at one request: returns the claim, or raises the error."""
+
+
+def ask(request: ClaimRequest) -> Op[ClaimState]:
+    """Let the driver answer a request together with those of other callers."""
+    state: ClaimState = yield Ask(request)
+    return state
 
 
 def patient(request: ClaimRequest, attempt: Attempt) -> Op[ClaimState]:

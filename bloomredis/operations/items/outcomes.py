@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from bloomredis.errors import (
     BatchInterruptedError,
@@ -21,6 +21,8 @@ from bloomredis.protocol.replies import (
     is_used_by_clone,
     refused_in_doubt,
 )
+
+A = TypeVar("A")
 
 TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError, FilterFullError)
 """Errors after which a caller can go on with the same items, once the reason is gone."""
@@ -40,26 +42,30 @@ UNCOUNTED: Final = (
 """For a filter in which every call counts."""
 
 
-class Answers(list[bool]):
+class KeptAnswers(list[A]):
     """Answers of a batch, in order, that can be stored for a retry if their caller is gone.
 
-    An item of a shared batch that a full filter refused has an error instead.
+    A request of a shared batch that was refused by itself has an error instead.
 
-    `store` gets the index of an item and its answer.  It must not refer to this object, since such a cycle
+    `store` gets the index of an answer, and the answer.  It must not refer to this object, since such a cycle
     would keep both in memory until the next garbage collection.  A forked child stores none of its parent's
     answers.
     """
 
-    def __init__(self, store: Callable[[int, bool], None], answers: Iterable[bool] = ()) -> None:
+    def __init__(self, store: Callable[[int, A], None], answers: Iterable[A] = ()) -> None:
         super().__init__(answers)
         self._store = store
         self._process = os.getpid()
 
     def store(self, indexes: Iterable[int]) -> None:
-        """Store the answers of these items of the batch, for a retry."""
+        """Store the answers with these indexes, for a retry."""
         for i in indexes if self._process == os.getpid() else ():
-            if isinstance(self[i], bool):
+            if not isinstance(self[i], Exception):
                 self._store(i, self[i])
+
+
+class Answers(KeptAnswers[bool]):
+    """The answers to a batch of adds: whether each item was new."""
 
 
 def raise_unknown(

@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from bloomredis import arguments
 from bloomredis.arguments import listed
 from bloomredis.bits.batch import Encoded
-from bloomredis.errors import ClaimLostError
+from bloomredis.errors import ClaimLostError, FilterFullError
 from bloomredis.operations.claims.calls import MOST_CLAIMS, Claims
-from bloomredis.operations.claims.patience import Attempt, patient, retry_patiently
+from bloomredis.operations.claims.patience import Attempt, ask, patient, retry_patiently
 from bloomredis.operations.claims.requests import ClaimRequest, Verb
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.outcomes import Answers, raise_interrupted
+from bloomredis.operations.items.outcomes import Answers, KeptAnswers, raise_interrupted
 from bloomredis.operations.options import Options
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.gather import gather
@@ -55,6 +55,8 @@ class ItemOperations(ABC):
     name: str
     codec: Codec
     options: Options
+    shares: bool = False
+    """Drivers answer the requests of several callers together."""
 
     def add_many(self, items: Sequence[object]) -> Op[Answers] | Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
@@ -73,17 +75,11 @@ class ItemOperations(ABC):
         item: object,
         lease: float | timedelta,
         owner: str | None = None,
-        *,
-        attempt: Attempt | None = None,
     ) -> Op[ClaimState]:
-        """Claim an item, unless it is done or another worker holds it.
-
-        :param attempt: makes an attempt at a request, perhaps together with those of other callers; by
-            default `attempt_one`.  The same parameter of other methods means the same.
-        """
+        """Claim an item, unless it is done or another worker holds it."""
         options = ClaimOptions.of(lease, owner)
         state = ClaimState.new(item, self.codec.encode(item), options)
-        return patient(ClaimRequest("claim", state, options), attempt or self.attempt_one)
+        return patient(ClaimRequest("claim", state, options), self._attempt)
 
     def claim_many(
         self,
@@ -113,33 +109,31 @@ class ItemOperations(ABC):
             raise_interrupted("claim_many", claims, batch, cast("Exception", failed.error))
         return claims
 
-    def commit(self, state: ClaimState, *, attempt: Attempt | None = None) -> Op[None]:
+    def commit(self, state: ClaimState) -> Op[None]:
         """Add the item to the filter and end the claim, in one step."""
         if state.status != "done":
             state.end()
-            yield from patient(ClaimRequest("commit", state), attempt or self.attempt_one)
+            yield from patient(ClaimRequest("commit", state), self._attempt)
 
     def commit_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Commit claims in one round trip; return the state of each afterwards."""
         return self._end_many("commit", claims, states)
 
-    def release(self, state: ClaimState, *, attempt: Attempt | None = None) -> Op[None]:
+    def release(self, state: ClaimState) -> Op[None]:
         """Release the item."""
         if state.status == "claimed":
             state.end()
-            yield from patient(ClaimRequest("release", state), attempt or self.attempt_one)
+            yield from patient(ClaimRequest("release", state), self._attempt)
 
     def release_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Release claims in one round trip; return the state of each afterwards."""
         return self._end_many("release", claims, states)
 
-    def extend(
-        self, state: ClaimState, lease: float | timedelta, *, attempt: Attempt | None = None
-    ) -> Op[None]:
+    def extend(self, state: ClaimState, lease: float | timedelta) -> Op[None]:
         """Hold the item for `lease` seconds (or a timedelta) from now."""
         duration = arguments.milliseconds("lease", lease)
         request = ClaimRequest("extend", state, lease=duration)
-        yield from patient(request, attempt or self.attempt_one)
+        yield from patient(request, self._attempt)
 
     def extend_many(
         self, claims: Sequence[object], states: Sequence[ClaimState], lease: float | timedelta
@@ -188,6 +182,11 @@ class ItemOperations(ABC):
         yield from self.attempt(requests)
         yield from retry_patiently(requests, self.attempt)
 
+    @property
+    def _attempt(self) -> Attempt:
+        """Makes an attempt at one request, alone or together with those of other callers."""
+        return ask if self.shares else self.attempt_one
+
     def attempt_one(self, request: ClaimRequest) -> Op[ClaimState]:
         """Make an attempt at a request; return the claim, or raise the error."""
         return self.on_item(request.encoded, lambda part: part.claims.one(request))
@@ -207,6 +206,25 @@ class ItemOperations(ABC):
             run[request] = None
         attempts = [self.attempted([*run]) for run in runs]
         yield from attempts[0] if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
+
+    def attempt_shared(
+        self, requests: Sequence[ClaimRequest], _: object
+    ) -> Op[KeptAnswers[ClaimState | Exception]]:
+        """Make an attempt at the requests of several callers; return the claim or the error of each.
+
+        A caller that has gone by then leaves its claim to the next one.
+        """
+        try:
+            yield from self.attempt(requests)
+            # A full filter has refused the first of these, and the script has not looked at the others.
+            refused = [each for each in requests if isinstance(each.error, FilterFullError)]
+            yield from gather(self.attempted([each]) for each in refused[1:])
+        except BaseException:  # the task was cancelled, or the thread was interrupted
+            for request in requests:
+                self.keep_claim(request)
+            raise
+        answers = [each.error or each.state for each in requests]
+        return KeptAnswers(lambda i, _: self.keep_claim(requests[i]), answers)
 
     def attempted(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Make an attempt at requests of one group; each is answered or keeps its error."""

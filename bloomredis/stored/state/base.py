@@ -328,7 +328,7 @@ class Stored(ABC):
         :param again: the call may be retried after a lost reply.
         :param unlimited: the call may pass the filter's capacity, whatever the object's reaction to that.
         """
-        if not reads:
+        if self.only_read and not reads:
             self.check_writable()
         anywhere = reads and replicas and self.notices_loss
         wait = None if reads else self.wait

@@ -9,7 +9,7 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, OutcomeUnknownError
+from bloomredis import BloomFilter, FilterFullError, OutcomeUnknownError
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.proxy import Held, Proxy, lost
 from tests.support.racing import race_threads
@@ -116,6 +116,76 @@ def test_a_task_that_is_cancelled_leaves_its_claim_to_its_object(any_proxy: Prox
     asyncio.run(main())
 
 
+def test_a_claim_that_two_tasks_commit_is_done_for_both(any_proxy: Proxy) -> None:
+    """Two requests about one claim may wait for the same batch; they never share a script."""
+
+    async def main() -> None:
+        any_proxy.reset()
+        async with any_proxy.asyncio_client() as client:
+            await client.flushall()
+            seen = make(client)
+            claim = await seen.claim("x")
+            held, calls = await _begun(seen, any_proxy)
+            calls += [asyncio.ensure_future(claim.commit()) for _ in range(2)]
+            calls += [asyncio.ensure_future(seen.claim("x")) for _ in range(2)]
+            await asyncio.sleep(0)
+            held.go.set()
+            *claims, one, two = await asyncio.gather(*calls)
+            assert claim.state == "done"
+            assert {one.state, two.state} <= {"busy", "done"}
+            assert (await seen.info()).count == 2
+            assert [each.state for each in claims if each] == ["claimed"] * 4
+
+    asyncio.run(main())
+
+
+def test_the_tasks_of_a_batch_share_scripts(server: Server) -> None:
+    """Tasks that claim, extend, commit and release send a tenth of the scripts; each lease is its own."""
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+            seen = make(client)
+            await (await seen.claim("warm")).commit()
+
+            async def work(worker: int) -> None:
+                async with seen.claim(f"a-{worker}", 60 + worker % 2) as claim:
+                    assert claim
+                    assert 59 + worker % 2 < claim.remaining <= 60 + worker % 2
+                    await claim.extend(90)
+                    assert claim.remaining > 89
+                other = await seen.claim(f"b-{worker}")
+                await other.release()
+                assert (claim.state, other.state) == ("done", "released")
+
+            await client.config_resetstat()
+            await asyncio.gather(*map(work, range(TASKS)))
+            done: Any = await client.info("commandstats")
+            scripts = sum(done.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
+            assert scripts * 10 < TASKS * 5
+
+    asyncio.run(main())
+
+
+def test_a_full_filter_refuses_each_task_by_itself(server: Server) -> None:
+    """Of the tasks that share a call, those with a known item or a place have their claims."""
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+            seen = bloomredis.asyncio.BloomFilter(
+                client, "full", capacity=5, error_rate=1e-6, on_full="raise"
+            )
+            await seen.add_many(["known", *map(str, range(4))])
+            items = ["new-0", "known", "new-1", "0", "new-2"]
+            claims: list[Any] = await asyncio.gather(*map(seen.claim, ["3", *items]), return_exceptions=True)
+            states = [each if isinstance(each, Exception) else each.state for each in claims[1:]]
+            assert [states[1], states[3]] == ["done", "done"]
+            errors = [states[0], states[2], states[4]]
+            assert [type(each) for each in errors] == [FilterFullError] * 3
+            assert len({id(each) for each in errors}) == 3
+
+    asyncio.run(main())
+
+
 def _run_once_in_threads(server: Server, **options: Any) -> tuple[int, int]:
     """Let threads run a function once for each item; return its runs, and the server's reads."""
     with server.client() as client:
@@ -156,7 +226,7 @@ def test_each_thread_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
     any_proxy.plan("claim", held, lost)
     first = started(lambda: seen.claim("first"))
     held.wait()
-    queue = seen._shared.__self__.servers[()]._queue  # type: ignore[union-attr]  # a bound method
+    queue = seen._shared.__self__.servers[0]._queue  # type: ignore[union-attr]  # a bound method
     others = []
     for i in range(3):
         others.append(started(lambda item=f"other-{i}": seen.claim(item)))  # type: ignore[misc]  # a lambda
