@@ -44,7 +44,7 @@ _NOT_HERE: Final = frozenset(("MOVED", "CLUSTERDOWN", "READONLY"))
 _NOT_NOW: Final = frozenset(("ASK", "TRYAGAIN"))  # ASK if the client does not know the node that it names
 
 
-def owner_in_doubt(error: Exception) -> bool:
+def may_have_moved(error: Exception) -> bool:
     """Return True if the client's slot map may be out of date."""
     word = word_of(error)
     return word in _NOT_HERE or (not word and is_no_reply(error))
@@ -315,7 +315,7 @@ def _deliver(call: Call, commands: list[Command]) -> Acts[list[Reply]]:
         except Exception as error:
             met = error
         judge(call, met)
-        found = (yield from _refresh(key, node)) if owner_in_doubt(met) else True
+        found = (yield from _refresh(key, node)) if may_have_moved(met) else True
         if pause := retries.pause_after(met, owner_found=found):
             yield Sleep(pause)
 

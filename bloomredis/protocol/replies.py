@@ -274,7 +274,7 @@ def is_unsent(error: Exception) -> bool:
     return _UNSENT in names or ("ConnectionError" in names and str(error) in _UNSENT_TEXTS)
 
 
-def in_doubt(
+def outcome_unknown(
     error: ConnectionFailedError,
     name: str,
     advice: str,
@@ -291,7 +291,7 @@ def in_doubt(
     return OutcomeUnknownError(problem, token, advice=advice, command=command)
 
 
-def refused_in_doubt(
+def refused_unknown(
     error: ServerRefusedError, advice: str, token: str | None = None
 ) -> RefusedOutcomeUnknownError:
     """Return the public error for a pending call whose last attempt was refused, with advice on the retry."""
@@ -324,9 +324,11 @@ class OutcomeMatters:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, ConnectionFailedError) and error.sent:
-            raise in_doubt(error, self.name, self.advice, command=self.command) from client_error(error)
+            raise outcome_unknown(error, self.name, self.advice, command=self.command) from client_error(
+                error
+            )
         if isinstance(error, RefusedAgain):
-            raise refused_in_doubt(error, self.advice) from client_error(error)
+            raise refused_unknown(error, self.advice) from client_error(error)
 
 
 def client_error(error: BaseException) -> BaseException:

@@ -18,7 +18,7 @@ import bloomredis
 from bloomredis import errors
 from bloomredis.operations.items import outcomes
 from bloomredis.protocol.explanations import FAILURES, REFUSALS, Explanation
-from bloomredis.protocol.replies import OutcomeMatters, Unconfirmed, failed, in_doubt, refused_in_doubt
+from bloomredis.protocol.replies import OutcomeMatters, Unconfirmed, failed, outcome_unknown, refused_unknown
 
 PACKAGE: Final = Path(bloomredis.__file__).parent
 PAGE: Final = PACKAGE.parent / "docs/errors.md"
@@ -109,9 +109,11 @@ def _composed() -> Iterator[errors.BloomError]:
     """Yield errors that functions compose of the parts of other errors."""
     lost, refused = failed(UNKNOWN), errors.ServerRefusedError(UNKNOWN, "OOM", advice=UNKNOWN)
     for advice in (outcomes.ASK_AGAIN, outcomes.ON_THE_SAME_OBJECT, OutcomeMatters("seen").advice):
-        yield in_doubt(lost, "seen", advice)
-    yield in_doubt(Unconfirmed(f"only 0 of 1 replicas confirmed it within {UNKNOWN} ms"), "seen", advice)
-    yield refused_in_doubt(refused, outcomes.ASK_AGAIN)
+        yield outcome_unknown(lost, "seen", advice)
+    yield outcome_unknown(
+        Unconfirmed(f"only 0 of 1 replicas confirmed it within {UNKNOWN} ms"), "seen", advice
+    )
+    yield refused_unknown(refused, outcomes.ASK_AGAIN)
     yield outcomes.interrupted_by(refused, "add_many", [True], ["a", "b"], ())
 
 

@@ -17,9 +17,9 @@ from bloomredis.errors import (
 from bloomredis.protocol.replies import (
     Refusal,
     client_error,
-    in_doubt,
     is_used_by_clone,
-    refused_in_doubt,
+    outcome_unknown,
+    refused_unknown,
 )
 
 A = TypeVar("A")
@@ -84,13 +84,13 @@ def raise_unknown(
         unknown = OutcomeUnknownError(forgotten.format(name), tokens[0], advice=way_out)
         unknown.final = True
     elif isinstance(error, ConnectionFailedError):
-        unknown = in_doubt(error, name, advice, tokens[0])
+        unknown = outcome_unknown(error, name, advice, tokens[0])
     elif isinstance(error, Refusal):  # a retry was refused
         unknown = OutcomeUnknownError(
             f"what a call on {name!r} did cannot be known any more: {error}", advice=_DECIDE
         )
     elif isinstance(error, ServerRefusedError):
-        unknown = refused_in_doubt(error, advice, tokens[0])
+        unknown = refused_unknown(error, advice, tokens[0])
     else:
         raise error
     unknown.tokens = tokens

@@ -267,7 +267,7 @@ class StoredLayers(Versioned[LayerRecord]):
         try:
             (data, left), policy = yield from call(_ADD_LAYER, keys, arguments, self.wait)
         except Unconfirmed as error:
-            raise replies.in_doubt(error, self.name, replies.AGAIN) from None
+            raise replies.outcome_unknown(error, self.name, replies.AGAIN) from None
         if known is None:
             self._check_ttl(left)
         self._warn_of_eviction(policy)

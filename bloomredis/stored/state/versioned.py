@@ -207,7 +207,7 @@ class Versioned(Stored, Generic[ParametersT]):
         except Refusal as refusal:
             raise self.explained(refusal) from None
         except Unconfirmed as error:
-            raise replies.in_doubt(error, self.name, replies.AGAIN) from None
+            raise replies.outcome_unknown(error, self.name, replies.AGAIN) from None
 
     def if_unchanged(
         self, script: scripts.Script[R], keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
