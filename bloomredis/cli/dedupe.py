@@ -13,8 +13,8 @@ import typer
 
 from bloomredis import FilterNotFoundError
 from bloomredis.cli import filters, renewal, stderr
+from bloomredis.cli.capacity_watch import CapacityWatch
 from bloomredis.cli.columns import keys_by
-from bloomredis.cli.crowding import Crowding
 from bloomredis.cli.deduping import Deduping
 from bloomredis.cli.filters import Wanted
 from bloomredis.cli.inputs import STDIN, Reading, lines_of
@@ -22,7 +22,7 @@ from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
 from bloomredis.cli.lines import Columns, Missing, missing_named
 from bloomredis.cli.options import KeepCr, Window, kind_option, option, share, whole
-from bloomredis.cli.outlet import Outlet
+from bloomredis.cli.pipe_writer import PipeWriter
 from bloomredis.cli.reports import report
 from bloomredis.cli.server import VARIABLE, Cluster, OwnUrl, connect
 from bloomredis.cli.stopping import Stop
@@ -122,8 +122,8 @@ def dedupe(  # long: the signature declares every option
     with _filter(url, name, wanted, stop, cluster=cluster) as seen:
         shared = name is not None
         reading = Reading(paths)
-        outlet = None if only_totals else Outlet(stop, waits=shared)
-        work = Deduping(seen, columns, outlet, Crowding(seen, reading, shared=shared), shared=shared)
+        writer = None if only_totals else PipeWriter(stop, waits=shared)
+        work = Deduping(seen, columns, writer, CapacityWatch(seen, reading, shared=shared), shared=shared)
         work.run(lines_of(paths, stop, quiet=not only_totals, keep_cr=keep_cr, reading=reading))
         if only_totals:
             report(work.totals, as_json=as_json)

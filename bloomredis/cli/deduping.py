@@ -12,12 +12,12 @@ from typing import Any
 
 from bloomredis import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.cli import stderr
-from bloomredis.cli.crowding import Crowding
+from bloomredis.cli.capacity_watch import CapacityWatch
 from bloomredis.cli.filters import kind_of
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.lines import Columns, Key
-from bloomredis.cli.outlet import FEW, NotTakenError, Outlet
 from bloomredis.cli.output import fail
+from bloomredis.cli.pipe_writer import FEW, NotTakenError, PipeWriter
 
 Piece = tuple[Sequence[Key], Sequence[bytes]]
 """Distinct keys, and a line for each."""
@@ -26,18 +26,18 @@ Piece = tuple[Sequence[Key], Sequence[bytes]]
 class Deduping:
     """One run of `dedupe`.
 
-    :param outlet: takes the new lines; None to count them only.
+    :param writer: takes the new lines; None to count them only.
     :param shared: the filter has a name, by which other runs use it.
     """
 
     def __init__(
-        self, seen: Any, columns: Columns, outlet: Outlet | None, crowding: Crowding, *, shared: bool
+        self, seen: Any, columns: Columns, writer: PipeWriter | None, watch: CapacityWatch, *, shared: bool
     ) -> None:
         self.totals = {"read": 0, "new": 0}
         self._seen = seen
         self._columns = columns
-        self._outlet = outlet
-        self._crowding = crowding
+        self._writer = writer
+        self._watch = watch
         self._shared = shared
 
     def run(self, lines: Iterator[list[bytes]]) -> None:
@@ -47,9 +47,9 @@ class Deduping:
             new = sum(map(self._ask, self._pieces(keys, kept)))
             self.totals["read"] += len(batch)
             self.totals["new"] += new
-            self._crowding.added(len(batch), new)
+            self._watch.added(len(batch), new)
             self._columns.check()
-        self._crowding.end()
+        self._watch.end()
         if not self._columns.are_whole:
             self.totals["missing"] = self._columns.missed
         if warning := self._columns.end(self.totals["read"]):
@@ -57,16 +57,16 @@ class Deduping:
 
     def _pieces(self, keys: Sequence[Key], lines: Sequence[bytes]) -> Iterator[Piece]:
         """Yield the pieces of a batch, each small enough to be marked at once."""
-        outlet = self._outlet
-        if outlet is None or not self._shared or outlet.lines >= len(keys) > 0:
+        writer = self._writer
+        if writer is None or not self._shared or writer.lines >= len(keys) > 0:
             yield keys, lines
             return
-        if outlet.lines < FEW:
+        if writer.lines < FEW:
             unknown = self._unknown(keys)
             keys, lines = list(compress(keys, unknown)), list(compress(lines, unknown))
         start = 0
         while start < len(keys):
-            stop = start + max(1, outlet.lines)
+            stop = start + max(1, writer.lines)
             yield keys[start:stop], lines[start:stop]
             start = stop
 
@@ -81,9 +81,9 @@ class Deduping:
         asked = _asked(keys)
         answers, error = self._add(asked)
         passed = answers if asked is keys else list(_merged(keys, answers))
-        if self._outlet is not None:
+        if self._writer is not None:
             try:
-                self._outlet.put(list(compress(lines, passed)))
+                self._writer.put(list(compress(lines, passed)))
             except NotTakenError as left:
                 if self._shared:
                     self._not_taken(list(compress(keys, passed))[-left.count :] if left.count else [])

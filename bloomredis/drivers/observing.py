@@ -21,7 +21,7 @@ from bloomredis.operations.events import CallEvent, CallOutcome, Hook, Report, c
 from bloomredis.protocol.metering import Meter
 
 F = TypeVar("F", bound=Callable[..., object])
-Asked = tuple[Any, tuple[object, ...], dict[str, object]]
+ObservedCall = tuple[Any, tuple[object, ...], dict[str, object]]
 """The filter, claim or class on which a call is made, and the call's arguments."""
 T = TypeVar("T")
 Numbers = tuple[int, int | None, int, int]
@@ -116,10 +116,10 @@ def observed(method: F) -> F:
     def call(target: Any, item: Any = _NOTHING, /, *args: Any, **kwargs: Any) -> Any:
         if (hook := target._observe) is None and (hook := process.hook) is None:
             if args or kwargs:
-                return method(target, *_given(item, args), **kwargs)
+                return method(target, *_positional(item, args), **kwargs)
             # Unpacking the arguments would take 3% of an add that shares its round trip.
             return method(target) if item is _NOTHING else method(target, item)
-        return reported(hook, method, target, _given(item, args), kwargs)
+        return reported(hook, method, target, _positional(item, args), kwargs)
 
     # An `async def` wrapper would be one more coroutine, 5% of such an add.
     wrapper = cast("F", functools.wraps(method)(call))
@@ -127,7 +127,7 @@ def observed(method: F) -> F:
     return _as_coroutine_function(wrapper) if is_coroutine else wrapper
 
 
-def _given(item: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _positional(item: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return all positional arguments of a call."""
     return args if item is _NOTHING else (item, *args)
 
@@ -236,7 +236,7 @@ class _Verb:
         seen = target._filter if self._is_of_claim else target
         return seen._operations.name, seen.__class__.__name__, self._name
 
-    def report(self, hook: Report, asked: Asked, meter: Meter, answer: object) -> None:
+    def report(self, hook: Report, asked: ObservedCall, meter: Meter, answer: object) -> None:
         """Call a hook with the event of a call that has ended, with an answer or an error."""
         seconds, trips, cached = perf_counter() - meter.started, meter.round_trips, 0
         outcome: CallOutcome = "ok"

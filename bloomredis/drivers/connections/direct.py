@@ -217,7 +217,7 @@ class DirectClient(_Direct):
         except BaseException as error:
             if not taken:
                 raise
-            return self.go_on(error, taken[0], wire, calls)
+            return self.retry_through_client(error, taken[0], wire, calls)
         return reply
 
     def take(self) -> list[Any]:
@@ -275,7 +275,9 @@ class DirectClient(_Direct):
                 replies.append(error)
         return replies
 
-    def go_on(self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call]) -> Reply:
+    def retry_through_client(
+        self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call]
+    ) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
         errors = [error]  # of the first attempt
         fail = getattr(self.client, "_disconnect_raise", None)  # redis-py before 6, and valkey-py
@@ -355,7 +357,7 @@ class AsyncDirectClient(_Direct):
         except BaseException as error:
             if connection is None:
                 raise
-            return await self.go_on(error, connection, wire, calls)
+            return await self.retry_through_client(error, connection, wire, calls)
         return reply
 
     async def take(self) -> Any:
@@ -421,7 +423,9 @@ class AsyncDirectClient(_Direct):
                 replies.append(error)
         return replies
 
-    async def go_on(self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call]) -> Reply:
+    async def retry_through_client(
+        self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call]
+    ) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
         errors = [error]  # of the first attempt
         fail = getattr(self.client, "_disconnect_raise", None)

@@ -16,7 +16,7 @@ _EVERY: Final = 30.0
 """Seconds between two checks of a filter that other programs use too."""
 
 
-class Crowding:
+class CapacityWatch:
     """Checks a filter once it may have passed its capacity, and again once it holds twice as much.
 
     :param shared: other programs may add to the filter meanwhile.

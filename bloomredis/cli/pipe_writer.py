@@ -38,7 +38,7 @@ class NotTakenError(Exception):
         self.reason = reason
 
 
-class Outlet:
+class PipeWriter:
     """Stdout, and the number of lines written to it.
 
     :param waits: after each write, wait until the reader of a pipe has read everything.
