@@ -429,7 +429,7 @@ class Stored(ABC):
                 advice="add() or reserve() creates it"
                 if self.creates
                 else f"give capacity= and error_rate= to {self.called}() to create it",
-                command="bloomredis create makes one",
+                command="bloomredis create makes one, bloomredis list shows the others",
             )
         return FilterMismatchError(
             f"{self.name!r} holds no Bloom filter ({refusal.detail})",
