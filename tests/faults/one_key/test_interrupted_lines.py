@@ -110,7 +110,8 @@ def test_two_interrupts(any_server: Server) -> None:
                 admin.execute_command("CLIENT", "PAUSE", 50, "ALL")
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(client.connection_pool.connection_class, "read_response", _interrupted)
-                    with suppress(Interrupt), at_line(DirectClient.retry_through_client, number, interrupt) as lines:
+                    line = at_line(DirectClient.retry_through_client, number, interrupt)
+                    with suppress(Interrupt), line as lines:
                         f.add("new")
                 assert not f.contains("absent")
                 assert f.contains("there")
