@@ -65,6 +65,19 @@ class FilterLostError(BloomError):
     A call also raises it, and the next call tries again, if the filter vanishes as often as it is made.
     """
 
+    def __init__(self, problem: str = "", *, advice: str = "", command: str | None = None) -> None:
+        super().__init__(problem, advice=advice, command=command)
+        self._told = [False]  # one list of all copies
+
+    @property
+    def is_told(self) -> bool:
+        """True if a caller got this error or a copy of it."""
+        return self._told[0]
+
+    @is_told.setter
+    def is_told(self, value: bool) -> None:
+        self._told[0] = value
+
 
 class FilterFullError(BloomError):
     """The filter takes no more items; this one was not added.

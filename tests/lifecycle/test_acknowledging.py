@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import pickle
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from copy import copy
+from typing import Any, Final, cast
 
 import pytest
 import redis
@@ -20,6 +22,8 @@ from bloomredis import (
     ShardedBloomFilter,
 )
 from bloomredis.contrib.cache_guard import load
+from bloomredis.drivers.sharing.tasks import Tasks
+from bloomredis.protocol.steps import Op, Sleep
 from tests.lifecycle.test_reading import KINDS as READ
 from tests.lifecycle.test_reading import SIZES
 from tests.support.servers import Server
@@ -440,3 +444,33 @@ def test_a_reader_without_rights_goes_on(bloom: Any, any_server: Server, kind: s
             assert raises(writer)
             writer.reserve()
             assert not reader.contains("before")
+
+
+@for_each("gone", [0, 1, 2])
+def test_a_loss_is_told_to_who_is_still_there(gone: int) -> None:
+    """Of a batch of two, so many callers are cancelled; if both are, the next call raises the loss."""
+    lost, departed = FilterLostError("it has vanished"), asyncio.Event()
+
+    def alone(item: str) -> Op[bool]:
+        yield Sleep(0)
+        return bool(item)
+
+    def together(items: Any, _: Any) -> Op[list[Any]]:
+        departed.set()
+        yield Sleep(0)
+        lost.is_told = True  # as where it is raised
+        raise copy(lost)
+
+    async def run() -> list[Any]:
+        sharing: Any = Tasks("seen", cast("Any", None), together)
+        calls = [asyncio.ensure_future(sharing.wait(item, alone, item)) for item in "abc"]
+        await departed.wait()
+        for call in calls[1 : 1 + gone]:
+            call.cancel()
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    first, *others = asyncio.run(run())
+    assert first is True
+    assert [type(each) for each in others] == [asyncio.CancelledError] * gone + [FilterLostError] * (2 - gone)
+    assert lost.is_told == (gone < 2)
+    assert not pickle.loads(pickle.dumps(FilterLostError("it"))).is_told  # noqa: S301 - its own

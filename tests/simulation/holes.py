@@ -36,6 +36,7 @@ KIND_OF: Final = {
     "cache-learns-for-newest": "BloomFilter",
     "mark-without-identity": "BloomFilter",
     "nobody-is-told": "BloomFilter",
+    "gone-are-told": "BloomFilter",
     "one-call-is-told": "BloomFilter",
     "module-never-grows": "module",
     "shards-without-time": "ShardedBloomFilter",
@@ -154,6 +155,7 @@ WITH: Final = {
     "batches-end-in-tasks": {"cancel_task"},
     "renewals-end-in-tasks": {"cancel_task"},
     "nobody-is-told": {"evict_filter"},
+    "gone-are-told": {"cancel"},
     "one-call-is-told": {"evict_filter"},
     "mark-without-identity": {"evict_filter"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
@@ -163,6 +165,7 @@ WITH: Final = {
 ONLY: Final = {
     "cache-learns-for-newest": {"add", "add_many", "contains", "contains_many", "clear"},
     "claims-without-order": {"add", "claim_as"},
+    "gone-are-told": {"add", "clear"},
     "mark-without-identity": {"add", "acknowledge"},
     "renewals-end-in-tasks": {"add", "claim", "commit"},
 }

@@ -13,6 +13,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from bloomredis.drivers import renewing
+from bloomredis.drivers.sharing import tasks
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.claims.calls import Claims
@@ -261,14 +262,14 @@ def _looks_are_not_compared(patch: Patch) -> None:
 
 def _begun(patch: Patch, thing: Any, name: str) -> WeakSet[Any]:
     """Return the tasks that have begun to run a coroutine function."""
-    run, tasks = getattr(thing, name), WeakSet[Any]()
+    run, begun = getattr(thing, name), WeakSet[Any]()
 
     async def begin(*arguments: Any) -> Any:
-        tasks.add(asyncio.current_task())
+        begun.add(asyncio.current_task())
         return await run(*arguments)
 
     patch(thing, name, begin)
-    return tasks
+    return begun
 
 
 def _batches_end_in_their_tasks(patch: Patch) -> None:
@@ -302,6 +303,11 @@ def _renewals_end_in_their_tasks(patch: Patch) -> None:
 def _nobody_is_told(patch: Patch) -> None:
     """A loss that `info` has raised counts as told to the callers."""
     patch(Versioned, "untold", lambda self, looking: looking)
+
+
+def _the_gone_are_told(patch: Patch) -> None:
+    """A loss that a batch has met counts as told, though all its callers are gone."""
+    patch(tasks, "untold", lambda together: together)
 
 
 def _one_call_is_told(patch: Patch) -> None:
@@ -353,6 +359,7 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "batches-end-in-tasks": _batches_end_in_their_tasks,
     "renewals-end-in-tasks": _renewals_end_in_their_tasks,
     "nobody-is-told": _nobody_is_told,
+    "gone-are-told": _the_gone_are_told,
     "one-call-is-told": _one_call_is_told,
     "mark-without-identity": _the_mark_has_no_identity,
     **HOLES_OF_MANY,

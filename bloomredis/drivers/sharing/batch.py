@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
+from bloomredis.errors import BatchInterruptedError, FilterLostError, OutcomeUnknownError
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT, KeptAnswers, raise_interrupted
 from bloomredis.operations.kinds.verbs import ItemOperations
@@ -102,6 +102,25 @@ class Batch(Generic[W]):
             at = self.callers.index(caller)
             start = sum(len(items_of(asked)) for asked in self.asked[:at])
             kept.store(range(start, min(start + len(items_of(self.asked[at])), len(kept))))
+
+
+def tell(answer: object, *, is_told: bool = True) -> None:
+    """Record whether a caller got an answer, in case it is the loss of a filter."""
+    error = answer.__cause__ if isinstance(answer, BatchInterruptedError) else answer
+    if isinstance(error, FilterLostError):
+        error.is_told = is_told
+
+
+def untold(together: Op[list[Any]]) -> Op[list[Any]]:
+    """Run the operation of a batch; a loss that it meets is told when a caller gets it."""
+    try:
+        answers = yield from together
+    except Exception as error:
+        tell(error, is_told=False)
+        raise
+    for refused in [each for each in answers if isinstance(each, Exception)]:
+        tell(refused, is_told=False)
+    return answers
 
 
 class Batcher(Generic[W]):

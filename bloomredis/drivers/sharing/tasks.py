@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from bloomredis.drivers.aio import drive, execute_step
 from bloomredis.drivers.connections.direct import AsyncTransport
-from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, RequestSharing
+from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, RequestSharing, tell, untold
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
 from bloomredis.operations.kinds.verbs import ItemOperations
@@ -90,6 +90,7 @@ class Tasks:
         if not isinstance(call, asyncio.Future) or call.cancelled():
             return
         if call.done():
+            tell(call.exception(), is_told=False)
             for batch in (*self._left, *self._answered):
                 batch.store_answers_of(call)
         elif not call.get_loop().is_closed():
@@ -144,6 +145,7 @@ class Tasks:
                 if isinstance(answer, Exception):
                     caller.set_exception(answer)
                     caller.exception()  # or asyncio logs the error if the caller is gone
+                    tell(answer)
                 else:
                     caller.set_result(answer)
             except asyncio.InvalidStateError:  # the caller was cancelled
@@ -161,7 +163,7 @@ class Tasks:
         if self._queue.asked:
             del self._answered[:answered]  # their callers have run by now
         while batch := self._queue.depart():
-            call = self._run(self._client, self._together(batch.items, batch.items))
+            call = self._run(self._client, untold(self._together(batch.items, batch.items)))
             task = get_running_loop().create_task(call)
             self._tasks.add(task)
             task.add_done_callback(partial(self._end, batch))

@@ -18,6 +18,8 @@ from bloomredis.drivers.sharing.batch import (
     BatchOutcome,
     Key,
     RequestSharing,
+    tell,
+    untold,
 )
 from bloomredis.drivers.sync import drive, execute_step
 from bloomredis.errors import OutcomeUnknownError
@@ -157,7 +159,7 @@ class Threads:
         )
         try:
             items = trip.batch.items
-            answers = drive(self._client, self._together(items, items))
+            answers = drive(self._client, untold(self._together(items, items)))
         except Exception as error:
             answers = error
         finally:  # includes other exceptions, such as that of sys.exit()
@@ -173,7 +175,10 @@ class Threads:
                 if waiter.is_gone:
                     trip.batch.store_answers_of(waiter)
                     trip.leave()  # never the last, since this thread has not left yet
-                elif waiter is not trip.runner:
+                    continue
+                if isinstance(answer, Exception):
+                    tell(answer)
+                if waiter is not trip.runner:
                     waiting.append(waiter)
             for waiter, later in zip(waiting, waiting[WOKEN_TOGETHER:], strict=False):
                 waiter.wakes = later
@@ -191,6 +196,7 @@ class Threads:
             if not is_over:  # the thread should have run the batch
                 trip.runner = heir = next((each for each in trip.batch.callers if not each.is_gone), None)
         if is_over:
+            tell(waiter.answer, is_told=False)
             trip.batch.store_answers_of(waiter)
             self._finish(waiter)
         elif heir is not None:

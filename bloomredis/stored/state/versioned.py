@@ -56,7 +56,6 @@ class Versioned(Stored, Generic[ParametersT]):
         super().__init__(name, name.encode(), wait)
         self._ttl = ttl
         self._on_lost = on_lost
-        self._told: FilterLostError | None = None  # the loss that a caller was told of last
         self._is_damaged = False  # a loss that only clear() mends
         self.encoding = encoding
 
@@ -172,7 +171,7 @@ class Versioned(Stored, Generic[ParametersT]):
 
         :returns: None if another call has handled the loss meanwhile.
         """
-        if self._told is lost:
+        if lost.is_told:
             found = None
             with suppress(FilterNotFoundError, FilterMismatchError):
                 found = yield from self._acknowledged()
@@ -182,16 +181,18 @@ class Versioned(Stored, Generic[ParametersT]):
 
     def raise_loss(self, lost: FilterLostError) -> NoReturn:
         if lost is self._lost:  # otherwise the call was sent for an older filter
-            self._told = lost
+            lost.is_told = True
         super().raise_loss(lost)
 
     def untold(self, looking: Op[T]) -> Op[T]:
         """Run work that is not about items, or that no caller asked for: a loss stays to be told."""
-        told = self._told
+        before = self._lost
+        was_told = before is not None and before.is_told
         try:
             return (yield from looking)
         except FilterLostError:
-            self._told = told  # if another call has told a caller meanwhile, one more is told
+            if self._lost is not None:  # if another call has told a caller meanwhile, one more is told
+                self._lost.is_told = was_told and self._lost is before
             raise
 
     def _call(
