@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 import bloomredis
 from bloomredis import (
@@ -195,7 +197,9 @@ def test_a_missing_filter_is_one_traceback(any_client: redis.Redis, name: str) -
 @for_each("verb", ["add", "contains", "claim", "reserve", "info"])
 def test_an_unreachable_server(name: str, verb: str) -> None:
     """The error names the filter, what to do, and that a repetition does no harm; an add changed nothing."""
-    seen = CLASSES[name](redis.Redis(port=1), "seen", capacity=100, error_rate=0.01)
+    seen = CLASSES[name](
+        redis.Redis(port=1, retry=Retry(NoBackoff(), 0)), "seen", capacity=100, error_rate=0.01
+    )
     with pytest.raises(errors.BloomError) as met:
         getattr(seen, verb)(*["x"] * (verb in ("add", "contains", "claim")))
     assert "a call on 'seen' " in str(met.value)

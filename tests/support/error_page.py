@@ -9,6 +9,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -60,8 +61,13 @@ class Module(NamedTuple):
     namespace: ModuleType
 
 
-def modules() -> Iterator[Module]:
-    """Yield the modules of the library without the command and the adapters."""
+@cache
+def modules() -> list[Module]:
+    """Return the modules of the library without the command and the adapters."""
+    return [*_modules()]
+
+
+def _modules() -> Iterator[Module]:
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         if not {"cli", "contrib", "errors", "__main__"} & {*parts}:
@@ -76,6 +82,7 @@ def constructions(module: Module) -> Iterator[ast.Call]:
             yield node
 
 
+@cache
 def rows() -> list[Row]:
     """Return all errors with their ways out, in the order of the classes."""
     found = {_written(module, call) for module in modules() for call in constructions(module)}
