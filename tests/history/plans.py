@@ -134,10 +134,6 @@ class Plan:
             front %= int(REMEMBERED * 1.2 * ITEMS_A_SECOND)
         return range(front, front + self.width)
 
-    def asked_so_far(self) -> Sequence[str]:
-        """Return all items that any worker may have used by now."""
-        return [f"i{number}" for number in range(self.window()[-1] + ITEMS_A_SECOND)]
-
     def shard(self, item: str) -> int | None:
         """Return the shard of an item, or None without shards."""
         return self._shards.number(item.encode()) if self.kind == "sharded" else None

@@ -36,6 +36,7 @@ from tests.support.clock import Clock, patched
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
 from tests.support.values import for_each
+from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
 ITEMS = [f"{i}" for i in range(60)]
@@ -221,7 +222,7 @@ def test_a_restart_within_the_lease(
         assert "retried until their leases end" in caplog.text
 
 
-def test_a_restart_while_tasks_commit(any_server: Server) -> None:
+def test_a_restart_while_tasks_commit(any_server: Server, caplog: pytest.LogCaptureFixture) -> None:
     """Many tasks end while the server restarts: each has run once and is committed."""
     done: Counter[str] = Counter()
 
@@ -242,7 +243,7 @@ def test_a_restart_while_tasks_commit(any_server: Server) -> None:
             await begun.wait()
             await asyncio.to_thread(server.stop)
             stopped.set()
-            await asyncio.sleep(0.3)  # lets the commits fail
+            await asyncio.to_thread(wait_until, "commits fail", lambda: "commits are retried" in caplog.text)
             await asyncio.to_thread(server.start)
             await asyncio.gather(*tasks)
             assert await f.add_many(ITEMS) == [False] * len(ITEMS)

@@ -97,7 +97,7 @@ def test_an_interrupted_batch_hands_out_a_claim_once(any_server: Server) -> None
     assert [claim.state for claim in f.claim_many(caught.value.rest)] == ["claimed", "busy", "claimed"]
 
 
-@for_each("count", [5_000, 200_000])
+@for_each("count", [5_000, 40_000])
 def test_a_load_that_is_interrupted(any_server: Server, count: int) -> None:
     """A few items are kept for a retry; of many, the error says how many are in."""
     servers = [Down(any_server.client(db=db)) for db in range(2)]
