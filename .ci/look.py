@@ -41,12 +41,14 @@ WIDTHS: Final = (1280, 390)
 MEASURE: Final = """
 const found = [];
 const frames = [...document.querySelectorAll("iframe")];
-const search = word => {
-  const {_performSearch, _parseQuery} = frames[0].contentWindow.eval("Search");
-  return _performSearch(..._parseQuery(word)).at(-1)?.[5];
+const first = (search, word) => {
+  const results = search._performSearch(...search._parseQuery(word));
+  return results.length ? results.at(-1)[5].replace(/md$/, "html") : "nothing";
 };
-Promise.all(frames.map(frame => new Promise(done => frame.onload = done))).then(() => setTimeout(() => {
-  const firsts = Object.fromEntries(WORDS.map(word => [word, search(word).replace(/md$/, "html")]));
+const measure = () => {
+  const search = frames[0].contentWindow.eval("Search");
+  if (!search.hasIndex()) return setTimeout(measure, 100);
+  const firsts = Object.fromEntries(WORDS.map(word => [word, first(search, word)]));
   for (const frame of frames.slice(1)) {
     const root = frame.contentDocument.documentElement, images = [...frame.contentDocument.images];
     found.push({
@@ -56,7 +58,8 @@ Promise.all(frames.map(frame => new Promise(done => frame.onload = done))).then(
     });
   }
   document.body.textContent = JSON.stringify({found, firsts});
-}, 500));
+};
+addEventListener("load", () => setTimeout(measure, 500));  // after that of all frames
 """
 
 
