@@ -23,8 +23,8 @@ _OTHERS: Final = "_one|_many|_encoded|_unasked|_rest|_pending|_elsewhere|_each|_
 VERBS: Final = {
     "add": re.compile(rf"_?(queue_|new_)?add({_OTHERS})?"),
     "test": re.compile(rf"_?(queue_|new_)?(test|contains)({_OTHERS}|_of|_of_one)?"),
-    "claim": re.compile(rf"_?claims?({_OTHERS})?"),
-    "commit": re.compile(rf"_?commit({_OTHERS})?|until_lease_ends|retry_until_leases_end"),
+    "claim": re.compile(rf"_?claims?({_OTHERS}|_run|_busy)?"),
+    "commit": re.compile(rf"_?commits?({_OTHERS}|_run|_call|_to|ted)?|_end_commit"),
 }
 _OTHER_SUBJECTS: Final = {
     "protocol/pending.py",

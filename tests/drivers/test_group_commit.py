@@ -151,7 +151,8 @@ def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
         return asyncio.wait_for(over, None)
 
     made: Any = tasks.Tasks  # made without a client
-    shared = made("seen", None, nobody, lambda _, call: call)
+    shared = made("seen", None, nobody)
+    shared._run = lambda _, call: call
     old = asyncio.new_event_loop()
     left = old.run_until_complete(begun(old.create_future()))
     old.close()
