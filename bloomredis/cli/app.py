@@ -86,7 +86,6 @@ def exit_status(error: Exception) -> int | None:
     if isinstance(error, FilterMismatchError | ValueError | TypeError | ImportError):
         return USAGE
     # Compared by name, so that only commands with a server import redis.
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if isinstance(error, BloomError) or names & {"RedisError", "RedisClusterException"}:
+    if isinstance(error, BloomError) or "RedisError" in (kind.__name__ for kind in type(error).__mro__):
         return SERVER
     return USAGE if isinstance(error, OSError) else None

@@ -1,12 +1,22 @@
-"""Explanations of errors of servers and clients, which say what happened and not what to do."""
+"""Explanations of errors of servers and clients, whose texts say what happened but not what to do."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+AGAIN: Final = "repeat the call, which does no harm"
+AGAIN_ON_COMMAND_LINE: Final = "run the command again"
+
+
+class WayOut(NamedTuple):
+    """The way out in a program, and on the command line."""
+
+    advice: str
+    command: str
+
 
 class Explanation(NamedTuple):
-    """The meaning of an error of a server or client, the way out in Python and that on the command line."""
+    """The meaning of a refusal, and the ways out; that on the command line is None if it is the same."""
 
     meaning: str
     advice: str
@@ -75,46 +85,44 @@ REFUSALS: Final = {
 """The refusals by a server, by their word."""
 
 FAILURES: Final = {
-    "CERTIFICATE_VERIFY_FAILED": Explanation(
-        "the authority that signed the server's certificate is unknown",
-        "name it, as in ssl_ca_certs='/etc/ssl/ca.pem'",
-        "name it, as in rediss://host:6379?ssl_ca_certs=/etc/ssl/ca.pem",
+    "CERTIFICATE_VERIFY_FAILED": WayOut(
+        "name the authority that signed the certificate, as in ssl_ca_certs='/etc/ssl/ca.pem'",
+        "name the authority that signed the certificate, as in "
+        "rediss://host:6379?ssl_ca_certs=/etc/ssl/ca.pem",
     ),
-    "AuthenticationError": Explanation(
-        "the Sentinels refuse the password",
-        "give the right one in sentinel_kwargs, or as sentinel_password= in the URL",
+    "AuthenticationError": WayOut(
+        "give the Sentinels' password in sentinel_kwargs, or as sentinel_password= in the URL",
         "?sentinel_password= in --url is for the password of the Sentinels",
     ),
-    "No master found": Explanation(
-        "no Sentinel names a primary of this name that is up",
-        "check the name, and whether the Sentinels answer",
+    "No master found": WayOut(
+        "check the name of the primary, and whether the Sentinels answer",
         "check the name in --url, and whether the Sentinels answer at its hosts and ports",
     ),
-    "Connection refused": Explanation(
-        "no server listens there",
+    "Connection refused": WayOut(
         "start the server, or give the client its host and port",
         "is a server running there? --url has its host and port, as in redis://host:6379",
     ),
     **dict.fromkeys(
         ("Name or service not known", "nodename nor servname", "Temporary failure in name resolution"),
-        Explanation(
-            "no machine has this host name", "correct the name", "no machine has the host name of --url"
-        ),
+        WayOut("correct the host name, which no machine has", "no machine has the host name of --url"),
     ),
-    "No such file or directory": Explanation(
-        "there is no such socket",
-        "give the path of the server's unix socket",
+    "No such file or directory": WayOut(
+        "start the server, or give the path of its unix socket",
         "for a server on a unix socket, --url gives its path, as in unix:///run/redis.sock",
     ),
     **dict.fromkeys(
         (
-            "Timeout connecting", "timed out", "Connection reset", "Connection closed by server",
-            "wrong version number", "record layer failure",
+            "Timeout connecting",
+            "timed out",
+            "Connection reset",
+            "Connection closed by server",
+            "wrong version number",
+            "record layer failure",
         ),
-        Explanation(
-            "no server answers there in time",
-            "check host, port and TLS: rediss:// is for ports with TLS, redis:// for those without",
-            "no server answers at --url in time; rediss:// is for ports with TLS, redis:// for those without",
+        WayOut(
+            "if it never answers, check host, port and TLS: rediss:// is for ports with TLS, redis:// for "
+            "those without",
+            "if it never answers, check --url: rediss:// is for ports with TLS, redis:// for those without",
         ),
     ),
     **dict.fromkeys(
@@ -122,9 +130,10 @@ FAILURES: Final = {
             "Too many connections",  # a ConnectionError of redis-py 5 and valkey-py
             "No connection available.",  # of a pool that waits for a free connection
         ),
-        Explanation(
-            "the client's pool has no free connection", "give it more (max_connections), or fewer threads"
+        WayOut(
+            "give the client's pool more connections (max_connections), or use fewer threads",
+            AGAIN_ON_COMMAND_LINE,
         ),
     ),
-}  # fmt: skip
-"""Failures to reach a server, by a part of the client's text."""
+}
+"""The ways out of failures to reach a server, by a part of the client's text."""

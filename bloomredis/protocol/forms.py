@@ -10,7 +10,8 @@ from itertools import chain
 from typing import TypeVar
 
 from bloomredis.errors import ConnectionFailedError
-from bloomredis.protocol.replies import AGAIN, unhex
+from bloomredis.protocol.explanations import AGAIN
+from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Part, Reply
 
 R = TypeVar("R")

@@ -13,7 +13,7 @@ from bloomredis.errors import (
     RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.protocol.explanations import FAILURES, REFUSALS
+from bloomredis.protocol.explanations import AGAIN, AGAIN_ON_COMMAND_LINE, FAILURES, REFUSALS
 from bloomredis.protocol.steps import Reply
 
 Flags = bytes | str | int
@@ -75,8 +75,6 @@ _TEXTS: Final = {
     "all keys must map to the same key slot": "CROSSSLOT",  # by a cluster client
     "bit offset is not an integer or out of range": "proto-max-bulk-len",  # of a string that became too long
 }
-AGAIN: Final = "repeat the call, which does no harm"
-AGAIN_ON_COMMAND_LINE: Final = "run the command again"
 _UNSURE_ON_COMMAND_LINE: Final = "run the command again; it may find its own work done"
 
 _CONNECTION: Final = frozenset(
@@ -157,7 +155,7 @@ def failed(reason: str, about: str = "") -> ConnectionFailedError:
         f"a call on {about!r} got no answer ({reason.rstrip('.')})" if about else reason.rstrip("."),
         reason=reason,
         advice=f"{known.advice}; then {AGAIN}" if known else AGAIN,
-        command=(known.command or known.advice) if known else AGAIN_ON_COMMAND_LINE,
+        command=known.command if known else AGAIN_ON_COMMAND_LINE,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import bloomredis
 from bloomredis import errors
 from bloomredis.operations.items import outcomes
-from bloomredis.protocol.explanations import FAILURES, REFUSALS, Explanation
+from bloomredis.protocol.explanations import FAILURES, REFUSALS, WayOut
 from bloomredis.protocol.replies import OutcomeMatters, Unconfirmed, failed, outcome_unknown, refused_unknown
 
 PACKAGE: Final = Path(bloomredis.__file__).parent
@@ -90,10 +90,10 @@ def rows() -> list[Row]:
     for word, (meaning, advice, command) in REFUSALS.items():
         problem = f"the server refused ({word}) a call on 'seen': {meaning} (it said: {UNKNOWN})"
         found.add(_made(errors.ServerRefusedError(problem, word, advice=advice, command=command)))
-    texts: dict[Explanation, list[str]] = {}
-    for text, explanation in FAILURES.items():
-        texts.setdefault(explanation, []).append(text)
-    for (_, advice, command), own in texts.items():
+    texts: dict[WayOut, list[str]] = {}
+    for text, way_out in FAILURES.items():
+        texts.setdefault(way_out, []).append(text)
+    for (advice, command), own in texts.items():
         problem = f"a call on 'seen' got no answer ({UNKNOWN} {' or '.join(own)} {UNKNOWN})"
         found.add(_made(errors.ConnectionFailedError(problem, advice=advice, command=command)))
     order = list(CLASSES)

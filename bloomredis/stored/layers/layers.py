@@ -22,6 +22,7 @@ from bloomredis.errors import (
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.clock import next_round
+from bloomredis.protocol.explanations import AGAIN
 from bloomredis.protocol.replies import Refusal, Unconfirmed, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
@@ -267,7 +268,7 @@ class StoredLayers(Versioned[LayerRecord]):
         try:
             (data, left), policy = yield from call(_ADD_LAYER, keys, arguments, self.wait)
         except Unconfirmed as error:
-            raise replies.outcome_unknown(error, self.name, replies.AGAIN) from None
+            raise replies.outcome_unknown(error, self.name, AGAIN) from None
         if known is None:
             self._check_ttl(left)
         self._warn_of_eviction(policy)

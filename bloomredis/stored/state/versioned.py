@@ -16,6 +16,7 @@ from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFou
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.clock import next_round
+from bloomredis.protocol.explanations import AGAIN
 from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
@@ -208,7 +209,7 @@ class Versioned(Stored, Generic[ParametersT]):
         except Refusal as refusal:
             raise self.explained(refusal) from None
         except Unconfirmed as error:
-            raise replies.outcome_unknown(error, self.name, replies.AGAIN) from None
+            raise replies.outcome_unknown(error, self.name, AGAIN) from None
 
     def if_unchanged(
         self, script: scripts.Script[R], keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
