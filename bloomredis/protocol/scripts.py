@@ -65,7 +65,7 @@ _VARIANTS: Final[Mapping[str, tuple[Variant, ...]]] = {
 }
 """The variants of each verb that has pieces."""
 
-_INSERTED: Final = re.compile(r"^ *-- (include|paste|rare): (\w+)\n", re.MULTILINE)
+_INSERTED: Final = r"(?m)^ *-- (include|paste|rare): (\w+)\n"  # compiled when the first script is assembled
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def assemble(verb: str, variant: Variant = (), *, readable: bool = True) -> str:
             included.add(name)
             return whole(includes[name], included)
 
-        return _INSERTED.sub(insert, text)
+        return re.sub(_INSERTED, insert, text)
 
     return whole(scripts[verb], set())
 
@@ -193,24 +193,20 @@ def _sources(*, readable: bool) -> _Sources:
 
 _STRING: Final = r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\[(?P<level>=*)\[.*?\](?P=level)\]"""
 
-_BLANKS: Final = re.compile(
-    rf"""(?P<kept>{_STRING})"""
+_BLANKS: Final = (
+    rf"""(?s)(?P<kept>{_STRING})"""
     r"""|(?P<ends>(?:[ \t]*(?:--(?!\[=*\[|[ ](?:include|paste|rare):)[^\n]*)?\n)+[ \t]*)"""
-    r"""|(?P<unknown>--\[|["'])""",
-    re.DOTALL,
+    r"""|(?P<unknown>--\[|["'])"""
 )
 """A string, or the ends of lines with comments, blank lines and indentation."""
 
-_TOKEN: Final = re.compile(
-    rf"""(?P<string>{_STRING})|(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*)|(?P<dots>\.\.\.)"""
+_TOKEN: Final = (
+    rf"""(?s)(?P<string>{_STRING})|(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*)|(?P<dots>\.\.\.)"""
     r"""|(?<!\d)[ ]?(?P<concatenation>\.\.)[ ]?(?![\d.])|(?P<field>[.:][A-Za-z_]\w*)"""
-    r"""|(?<!-)[ ]?(?P<minus>-)[ ]?(?! ?-)|[ ]?(?P<sign>[=~<>]=|[=<>,(){}+*/%])[ ]?|(?P<other>.)""",
-    re.DOTALL,
+    r"""|(?<!-)[ ]?(?P<minus>-)[ ]?(?! ?-)|[ ]?(?P<sign>[=~<>]=|[=<>,(){}+*/%])[ ]?|(?P<other>.)"""
 )
-_DECLARED: Final = re.compile(
-    r"\b(?:local|for) (?:function )?(\w+(?:, \w+)*(?:\([\w, ]*)?)|\bfunction\(([\w, ]*)"
-)
-_BRACES: Final = re.compile(r"\{([^{}]*)\}")
+_DECLARED: Final = r"\b(?:local|for) (?:function )?(\w+(?:, \w+)*(?:\([\w, ]*)?)|\bfunction\(([\w, ]*)"
+_BRACES: Final = r"\{([^{}]*)\}"
 
 
 def minified(text: str) -> str:
@@ -221,7 +217,7 @@ def minified(text: str) -> str:
             raise ValueError(f"a long comment or an unfinished string: {text[token.start() :][:40]!r}")
         return token["kept"] or "\n"
 
-    return _BLANKS.sub(shortened, text + "\n").lstrip("\n")
+    return re.sub(_BLANKS, shortened, text + "\n").lstrip("\n")
 
 
 def with_short_names(text: str) -> str:
@@ -229,20 +225,20 @@ def with_short_names(text: str) -> str:
 
     A name is replaced in every scope.  A name that is also a key in a table is not replaced.
     """
-    names = Counter(token["name"] for token in _TOKEN.finditer(text) if token["name"])
-    local = {name for found in _DECLARED.findall(text) for name in re.findall(r"\w+", "".join(found))}
+    names = Counter(token["name"] for token in re.finditer(_TOKEN, text) if token["name"])
+    local = {name for found in re.findall(_DECLARED, text) for name in re.findall(r"\w+", "".join(found))}
     local -= set(_keys(text))
     free = (name for name in _short_names() if name not in names)
     short = {name: next(free) for name, _ in names.most_common() if name in local}
-    return _TOKEN.sub(lambda token: short.get(token[0], token[0].strip(" ") or token[0]), text)
+    return re.sub(_TOKEN, lambda token: short.get(token[0], token[0].strip(" ") or token[0]), text)
 
 
 def _keys(text: str) -> Iterator[str]:
     """Yield the names that are keys in a table; the result may contain other names as well."""
     while "{" in text:
-        for inner in _BRACES.findall(text):
+        for inner in re.findall(_BRACES, text):
             yield from re.findall(r"(\w+) =(?!=)", inner)
-        text = _BRACES.sub("", text)
+        text = re.sub(_BRACES, "", text)
 
 
 def _short_names() -> Iterator[str]:
