@@ -28,7 +28,7 @@ from bloomredis.operations.claims.state import (
     is_late,
     lost_error,
 )
-from bloomredis.protocol import clock, forms, scripts
+from bloomredis.protocol import clock, forms, replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.keys import auxiliary_prefix
@@ -171,6 +171,8 @@ class Claims:
         _take_answers(requests, answers, busy, sent)
         if busy:
             yield from self._claim_busy(handle, owners, requests[: len(answers)], options)
+        if len(answers) < len(keys):
+            yield from self._stored.refused(_no_room(), handle)
 
     def _owners(self, key: bytes, options: ClaimOptions) -> list[bytes]:
         """Return the owners under which to claim an item: those of pending claims, or a new one."""
@@ -319,6 +321,8 @@ class Claims:
             answers = _REUSED
         for request, answer in zip(requests, answers, strict=False):
             self._end_commit(request, answer)
+        if answers != _REUSED and len(answers) < len(requests):
+            yield from self._stored.refused(_no_room(), call.handle)
         if not all(each.is_done for each in requests):
             raise LayoutChanged
 
@@ -431,6 +435,11 @@ def _take_answers(requests: Sequence[ClaimRequest], answers: str, busy: Sequence
             until, held = busy_until(next(left), request.options.holder)
         state.status, state.until, state.held = STATUSES[answer], until, held
         request.is_done = True
+
+
+def _no_room() -> Refusal:
+    """Return the refusal of the items behind those of a reply that ends early."""
+    return Refusal(replies.FULL, "there is no room for new items")
 
 
 def _check(request: ClaimRequest) -> None:

@@ -271,10 +271,16 @@ class StoredModule(Versioned[MarkedFilter]):
         there = yield from send_command(("EXISTS", self.key), forms.integer)
         return Refusal(replies.CHANGED if there else replies.MISSING, "")
 
+    def refused(self, refusal: Refusal, handle: Handle) -> Op[NoReturn]:
+        """Handle the refusal of a call; explain it if the module takes no more items."""
+        try:
+            yield from super().refused(refusal, handle)
+        except Refusal as unhandled:
+            met = unhandled
+        raise (self.explained(met) if met.word == replies.FULL else met) from None
+
     def _raise_understood(self, error: Exception) -> NoReturn:
-        """Raise an error; explain it if the module refuses an item or the server has no module."""
-        if isinstance(error, Refusal) and error.word == replies.FULL:
-            raise self.explained(error) from None
+        """Raise an error; explain it if the server has no module."""
         if "nknown" in str(error) and "ommand" in str(error):
             raise replies.without_module(self.name) from error
         raise error

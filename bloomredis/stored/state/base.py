@@ -370,7 +370,11 @@ class Stored(ABC):
             return (yield from finish_call(call, outcome))
         except Refusal as refusal:
             met = refusal
-        yield from self._recover(met, call.handle)
+        return (yield from self.refused(met, call.handle))
+
+    def refused(self, refusal: Refusal, handle: Handle) -> Op[NoReturn]:
+        """Handle the refusal of a call on the filter that `handle` names; raise `LayoutChanged` to go on."""
+        yield from self._recover(refusal, handle)
         raise LayoutChanged
 
     def new_test(self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False) -> Contains:  # noqa: ARG002 - `StoredModule` needs them
