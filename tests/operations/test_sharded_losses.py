@@ -16,6 +16,7 @@ from bloomredis import (
     OutcomeUnknownError,
     ShardedBloomFilter,
 )
+from bloomredis.operations.kinds.runs import merge_answers
 from bloomredis.stored.shards import record as shard_record
 from tests.support.losing import LosingClient
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
@@ -133,6 +134,17 @@ def test_a_token_of_a_lost_shard_is_void(any_client: redis.Redis) -> None:
     g, other = (ShardedBloomFilter(any_client, "seen", **OPTIONS, on_lost="recreate") for _ in range(2))
     assert g.add("lost") is True
     assert other.add("lost", token=met.value.token) is False
+
+
+def test_a_batch_tells_of_a_loss_whatever_else_has_failed() -> None:
+    """Another part's error would hide the loss, and the next call would go on with what is there now."""
+    lost, other = FilterLostError("lost"), OutcomeUnknownError("other")
+    parts: list[list[tuple[list[int], list[bool] | Exception]]] = [
+        [([0], other), ([1], lost)],
+        [([0], lost), ([1], other)],
+        [([0], [True]), ([1], other)],
+    ]
+    assert [merge_answers(2, each)[1] for each in parts] == [lost, lost, other]
 
 
 def test_clear_is_noticed(bloom: Any, client: redis.Redis) -> None:

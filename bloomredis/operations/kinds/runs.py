@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast, overload
 
 from bloomredis.bits.arrays import NDArray, np
-from bloomredis.errors import BatchInterruptedError
+from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.operations.items.outcomes import Answers, interrupted_by
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.protocol.replies import digits_of
@@ -135,7 +135,7 @@ def answers_of(
 def merge_answers(
     count: int, outcomes: Iterable[tuple[list[int], list[T] | Exception]]
 ) -> tuple[list[T | None], Exception | None]:
-    """Return a batch's answers, None for items without one, and the error of the first such item."""
+    """Return a batch's answers, None for items without one, and the error to raise."""
     merged: list[T | None] = [None] * count
     errors: list[tuple[int, Exception]] = []
     for own, answers in outcomes:
@@ -144,7 +144,14 @@ def merge_answers(
             merged[i] = answer
         if isinstance(answers, Exception):
             errors.append((own[len(known)], answers))
-    return merged, min(errors, key=lambda error: error[0])[1] if errors else None
+    return merged, min(errors, key=_rank)[1] if errors else None
+
+
+def _rank(failed: tuple[int, Exception]) -> tuple[bool, int]:
+    """Return the order of an item's error: a loss first, or the next call goes on with what is there now."""
+    index, error = failed
+    reason = error.__cause__ if isinstance(error, BatchInterruptedError) else error
+    return not isinstance(reason, FilterLostError), index
 
 
 def interrupted_error(
