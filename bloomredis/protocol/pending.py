@@ -119,6 +119,14 @@ class PendingCalls:
                 )
             }
 
+    def discard(self, calls: Sequence[tuple[str | bytes, Pending]]) -> None:
+        """Discard pending calls, each with its item, whose answers nobody wants."""
+        with self._lock:
+            for encoded, pending in calls:
+                item = as_bytes(encoded)
+                if left := [each for each in self.items.pop(item, ()) if each != pending]:
+                    self.items[item] = left
+
     @contextmanager
     def checkout(
         self, encoded: str | bytes, generation: bytes, token: Pending | None

@@ -93,6 +93,8 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
         elif not isinstance(error, _UNKNOWN) and not is_refused(error):
             raise Violation("unexpected error", f"{request} raised {error!r}") from error
         request.is_cancelled = isinstance(error, _CANCELLED)
+        if request.is_cancelled:
+            request.owner.raised_quietly = world.history.step  # a loss that it meets is told to another call
         asked_again = "same object" in str(error)  # about an earlier call, whose caller has the token
         alone = request.is_single and request.owner.process.loop is None and not asked_again
         if isinstance(error, OutcomeUnknownError) and alone and request.verb == "add":

@@ -112,7 +112,10 @@ def tell(answer: object, *, is_told: bool = True) -> None:
 
 
 def untold(together: Op[list[Any]]) -> Op[list[Any]]:
-    """Run the operation of a batch; a loss that it meets is told when a caller gets it."""
+    """Run the operation of a batch; a loss that it meets is told when a caller gets it.
+
+    If all its callers are gone, a loss that others got before is told once more.
+    """
     try:
         answers = yield from together
     except Exception as error:

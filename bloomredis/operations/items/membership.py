@@ -226,6 +226,7 @@ class Membership:
             self._pending.store_answer(items[i], generation, answer=answer)
 
         answers, rounds = Answers(store), None
+        own: list[tuple[str | bytes, Pending]] = []  # pending items of calls of this load
         try:
             if made is not None:
                 generations.append((0, made[0].handle.generation))
@@ -240,7 +241,8 @@ class Membership:
                         answers += flags_of((yield from self._add(handle, items, packed)))
                     else:
                         yield from self._add_rest(handle, items, answers, prepared, unasked=unasked)
-                except LayoutChanged:
+                except LayoutChanged as changed:
+                    own += changed.pending
                     progress = len(handle.extra) + len(answers)
                     rounds = yield from next_round(rounds, self._stored.name, progress)
         except Exception as error:
@@ -248,6 +250,8 @@ class Membership:
         except BaseException:  # the caller was cancelled or interrupted
             answers.store(range(len(answers)))
             raise
+        if unasked:
+            self._pending.discard(own)
         return answers
 
     def _add_rest(
@@ -346,6 +350,8 @@ class Membership:
         session, generation = cast("Session", call.session), call.handle.generation
         pending = self._pending.add(call.items, session.name, session.call, generation, call.sent, late=late)
         tokens = [each.token(item) for item, each in zip(call.items, pending, strict=True)]
+        if isinstance(error, LayoutChanged):
+            error.pending = [*zip(call.items, pending, strict=True)]
         raise_unknown(self._stored.name, error, tokens)
 
     def _add_pending(

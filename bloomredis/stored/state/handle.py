@@ -12,6 +12,7 @@ from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterLostError
 from bloomredis.protocol.calls import framed, tail_of
 from bloomredis.protocol.forks import register_after_fork
+from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.scripts import CAPPED, Script, Variant
 from bloomredis.protocol.steps import Command, Part
 from bloomredis.stored.header import Header
@@ -75,7 +76,12 @@ IN_BLOCKS: Final[tuple[Variant, ...]] = ("one", "blocks"), (CAPPED, "one", "bloc
 
 
 class LayoutChanged(BloomError):  # noqa: N818 - it never reaches a caller
-    """The stored filter changed, and refused the call: acquire, pack again and retry."""
+    """The stored filter changed, and refused the call: acquire, pack again and retry.
+
+    :ivar pending: the call's items, if an earlier attempt may have added them, each with its pending call.
+    """
+
+    pending: Sequence[tuple[str | bytes, Pending]] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
