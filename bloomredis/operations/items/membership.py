@@ -218,7 +218,6 @@ class Membership:
             by their callers.  If every call counts, a load that is repeated needs its own answers.
         """
         items, prepared = items_and_prepared(batch)
-        unasked = unasked and not self._pending.every_call_counts
         generations: list[tuple[int, bytes]] = []  # index of the first answer of each generation
 
         def store(i: int, answer: bool) -> None:  # noqa: FBT001 - an index and its answer
@@ -236,11 +235,7 @@ class Membership:
                 handle = self._stored.handle or (yield from self._stored.open())
                 generations.append((len(answers), handle.generation))
                 try:
-                    if len(items) <= handle.items and not (answers or self._pending.items):
-                        packed = pack(handle, items, prepared)
-                        answers += flags_of((yield from self._add(handle, items, packed)))
-                    else:
-                        yield from self._add_rest(handle, items, answers, prepared, unasked=unasked)
+                    yield from self._add_rest(handle, items, answers, prepared, unasked=unasked)
                 except LayoutChanged as changed:
                     own += changed.pending
                     progress = len(handle.extra) + len(answers)
@@ -264,12 +259,15 @@ class Membership:
         unasked: bool,
     ) -> Op[None]:
         """Add the next items that have no answer yet: as many as are packed together."""
-        first = len(answers)
+        if len(items) <= handle.items and not (answers or self._pending.items):
+            answers += flags_of((yield from self._add(handle, items, pack(handle, items, prepared))))
+            return
+        first, keep = len(answers), unasked and not self._pending.every_call_counts
         pack_range, last = range_packer(handle, items, first, prepared)
         for start, stop, pending in self._pending.split_runs(
             items, first, last, handle.items, handle.generation
         ):
-            if pending and unasked and (yield from self.resolve_pending(as_bytes(items[start]), keep=True)):
+            if pending and keep and (yield from self.resolve_pending(as_bytes(items[start]), keep=True)):
                 answers.append(False)
                 continue
             if pending:
