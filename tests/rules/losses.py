@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from tests.rules.answers import History
@@ -32,34 +33,44 @@ def loss_violations(history: History) -> Iterator[str]:
 
 def _false_alarms(history: History, calls: Sequence[Call]) -> Iterator[str]:
     """Check that an object reports only losses since it last handled one."""
+    alone = list(_alone(calls))
     for call in calls:
         if call.state == "lost" and (
             history.terms.on_lost == "recreate"
             or not any(
-                loss.start < call.end and not _dealt(history, loss, call, calls) for loss in history.losses
+                loss.start < call.end and not _dealt(history, loss, call, alone) for loss in history.losses
             )
         ):
             yield f"told of a loss, and nothing was lost: {call}"
 
 
-def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> bool:
-    """Return whether the object had handled a loss before a call, or knew one that an operator acknowledged.
+def _alone(calls: Sequence[Call]) -> Iterator[Call]:
+    """Yield the calls that met or handled a loss while no other call was in flight, given calls by start.
 
-    Another call in flight at that time may bring back what the object knew before.
+    Another call may bring back what the object knew before.
     """
+    ended = -math.inf
+    for call, following in zip_longest(calls, calls[1:]):
+        deals = call.state == "lost" or (call.verb in _WAYS_OUT and call.state == "answered")
+        if deals and ended <= call.start and (following is None or following.start >= call.end):
+            yield call
+        ended = max(ended, call.end)
+
+
+def _dealt(history: History, loss: Loss, call: Call, alone: Sequence[Call]) -> bool:
+    """Return whether the object had handled a loss before a call, or knew of an acknowledged one."""
     later = (each for each in history.losses if each is not loss and each.start >= loss.end)
     sure = (each.end for each in later if each.sure)
     healed = min(sure, default=math.inf) if loss.lasts else loss.end
     marked = min((each.end for each in history.operator if each.start >= loss.end), default=math.inf)
-    for each in calls:
+    for each in alone:
         if each.end > call.start:
             continue
-        if each.verb in _WAYS_OUT and each.state == "answered":
-            cures = each.start >= (healed if each.verb == "reserve" else loss.end)
+        if each.state == "lost":
+            cures = each.start >= loss.end and call.start >= marked
         else:
-            cures = each.state == "lost" and each.start >= loss.end and call.start >= marked
-        in_flight = (other for other in calls if other.start < each.end and other.end > each.start)
-        if cures and all(other is each for other in in_flight):
+            cures = each.start >= (healed if each.verb == "reserve" else loss.end)
+        if cures:
             return True
     return False
 
