@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.protocol.steps import Ask, Call, LocalStep, Many, Op, Step
 
 T = TypeVar("T")
@@ -115,10 +116,28 @@ def _caught(step: Step) -> Op[object]:
 
 
 def unless_failed(outcomes: Iterable[T | Exception]) -> list[T]:
-    """Return the answers; raise the first error among the outcomes."""
+    """Return the answers; raise an error among the outcomes (`error_to_raise`)."""
     answers: list[T] = []
+    errors: list[Exception] = []
     for outcome in outcomes:
         if isinstance(outcome, Exception):
-            raise outcome
-        answers.append(outcome)
+            errors.append(outcome)
+        else:
+            answers.append(outcome)
+    if errors:
+        raise error_to_raise(errors)
     return answers
+
+
+def error_to_raise(errors: Sequence[Exception]) -> Exception:
+    """Return the error that a caller gets for several, in order: the loss of the filter, else the first.
+
+    If a caller were not told of a loss, the next call would go on with what is there now.
+    """
+    return next(filter(loss_in, errors), errors[0])
+
+
+def loss_in(answer: object) -> FilterLostError | None:
+    """Return the loss of the filter that an answer is, or that interrupted a batch; else None."""
+    error = answer.__cause__ if isinstance(answer, BatchInterruptedError) else answer
+    return error if isinstance(error, FilterLostError) else None

@@ -14,9 +14,18 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, BloomError, BloomFilter, Claim, ClaimLostError, FilterLostError
+from bloomredis import (
+    BatchInterruptedError,
+    BloomError,
+    BloomFilter,
+    Claim,
+    ClaimLostError,
+    FilterLostError,
+    ServerRefusedError,
+)
 from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 from bloomredis.protocol.receipts import Sessions
+from bloomredis.protocol.steps import Op, Sleep
 from tests.support.clock import Clock
 from tests.support.commits import commit_once
 from tests.support.losing import losing
@@ -150,6 +159,24 @@ def test_a_lost_filter_is_told(bloom: Any, client: redis.Redis) -> None:
     client.flushall()
     with pytest.raises(FilterLostError):
         f.commit_many(claims)
+
+
+@for_each("verb", ["claim_many", "commit_many", "release_many", "extend_many"])
+def test_a_loss_is_told_whatever_else_has_failed(any_client: redis.Redis, verb: str) -> None:
+    """One part of the filter is lost, and an earlier one refuses."""
+    f: Any = BloomFilter(any_client, verb, **SIZE)
+    claims = f.claim_many(["a", "b"])
+    errors = [ServerRefusedError("no", "NOPERM"), FilterLostError("lost")]
+
+    def attempt(requests: Any) -> Op[None]:
+        for request, error in zip(requests, errors, strict=True):
+            request.error = error
+        yield Sleep(0)
+
+    f._operations.attempt = attempt
+    arguments = {"claim_many": (["c", "d"],), "extend_many": (claims, 9)}.get(verb, (claims,))
+    with pytest.raises(FilterLostError, match="lost"):
+        getattr(f, verb)(*arguments)
 
 
 def test_a_commit_without_a_reply_is_answered_later(any_server: Server, bloom: Any, clock: Clock) -> None:

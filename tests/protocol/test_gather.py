@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bloomredis.protocol.gather import gather, on_server
+import pytest
+
+from bloomredis import BatchInterruptedError, FilterLostError, OutcomeUnknownError
+from bloomredis.protocol.gather import gather, on_server, unless_failed
 from bloomredis.protocol.steps import Many, Op, PlainCall
 
 
@@ -81,3 +84,19 @@ def test_steps_of_a_batch_keep_their_server() -> None:
     (step,) = seen
     asked = (0, "look"), (1, "a"), (1, "b"), (1, "c")
     assert repr(step) == repr(Many([PlainCall([(name,)], server=(server,)) for server, name in asked]))
+
+
+def test_a_loss_is_raised_whatever_else_has_failed() -> None:
+    """Otherwise nobody would be told of it, and the next call would go on with what is there now."""
+    lost, first, second = FilterLostError("lost"), OutcomeUnknownError("1"), OutcomeUnknownError("2")
+    batch = BatchInterruptedError("lost in a batch")
+    batch.__cause__ = lost
+    for outcomes, raised in (
+        ([True, first, lost], lost),
+        ([first, batch, lost], batch),
+        ([True, first, second], first),
+    ):
+        with pytest.raises(type(raised)) as met:
+            unless_failed(outcomes)
+        assert met.value is raised
+    assert unless_failed([True, False]) == [True, False]

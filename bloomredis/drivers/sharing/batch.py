@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from bloomredis.errors import BatchInterruptedError, FilterLostError, OutcomeUnknownError
+from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT, KeptAnswers, raise_interrupted
 from bloomredis.operations.kinds.verbs import ItemOperations
+from bloomredis.protocol.gather import loss_in
 from bloomredis.protocol.steps import Ask, Op, Step
 
 S = TypeVar("S")
@@ -106,9 +107,9 @@ class Batch(Generic[W]):
 
 def tell(answer: object, *, is_told: bool = True) -> None:
     """Record whether a caller got an answer, in case it is the loss of a filter."""
-    error = answer.__cause__ if isinstance(answer, BatchInterruptedError) else answer
-    if isinstance(error, FilterLostError):
-        error.is_told = is_told
+    lost = loss_in(answer)
+    if lost is not None:
+        lost.is_told = is_told
 
 
 def untold(together: Op[list[Any]]) -> Op[list[Any]]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast, overload
 
 from bloomredis.bits.arrays import NDArray, np
-from bloomredis.errors import BatchInterruptedError, FilterLostError
+from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.items.outcomes import Answers, interrupted_by
 from bloomredis.operations.kinds.pipelines import Queueing
+from bloomredis.protocol.gather import error_to_raise
 from bloomredis.protocol.replies import digits_of
 from bloomredis.protocol.steps import Op
 
@@ -127,7 +128,7 @@ def answers_of(
         return Answers(lambda i, _: answered.store([i]), cast("list[bool]", merged))
     known = merged.index(None)
     answered.store(range(known, len(items)))
-    interrupted = interrupted_error("add_many", merged, items, error, outcomes)
+    interrupted = interrupted_error(merged, items, error, outcomes)
     interrupted.answers = Answers(lambda i, _: answered.store([i]), interrupted.results)
     raise interrupted
 
@@ -144,18 +145,11 @@ def merge_answers(
             merged[i] = answer
         if isinstance(answers, Exception):
             errors.append((own[len(known)], answers))
-    return merged, min(errors, key=_rank)[1] if errors else None
-
-
-def _rank(failed: tuple[int, Exception]) -> tuple[bool, int]:
-    """Return the order of an item's error: a loss first, or the next call goes on with what is there now."""
-    index, error = failed
-    reason = error.__cause__ if isinstance(error, BatchInterruptedError) else error
-    return not isinstance(reason, FilterLostError), index
+    errors.sort(key=lambda error: error[0])
+    return merged, error_to_raise([error for _, error in errors]) if errors else None
 
 
 def interrupted_error(
-    call: str,
     answers: Sequence[object],
     items: Sequence[object],
     error: Exception,
@@ -171,6 +165,6 @@ def interrupted_error(
         if isinstance(stopped, BatchInterruptedError):
             for i, token in zip(own[len(stopped.results) :], stopped.tokens, strict=False):
                 tokens[i - known] = token
-    interrupted = interrupted_by(reason, call, answers[:known], items, tokens)
+    interrupted = interrupted_by(reason, "add_many", answers[:known], items, tokens)
     interrupted.__cause__ = reason
     return interrupted

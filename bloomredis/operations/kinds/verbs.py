@@ -20,7 +20,7 @@ from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.outcomes import Answers, KeptAnswers, raise_interrupted
 from bloomredis.operations.options import Options
 from bloomredis.operations.whole.info import FilterInfo
-from bloomredis.protocol.gather import gather
+from bloomredis.protocol.gather import error_to_raise, gather
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import Session, Sessions, in_session
 from bloomredis.protocol.replies import OutcomeMatters
@@ -99,14 +99,15 @@ class ItemOperations(ABC):
             for request in requests:
                 self.keep_claim(request)
             raise
-        failed = next((each for each in requests if not each.is_done), None)
-        answered = requests if failed is None else requests[: requests.index(failed)]
+        failed = [each for each in requests if not each.is_done]
+        answered = requests[: requests.index(failed[0])] if failed else requests
         for request in requests[len(answered) :]:
             self.keep_claim(request)
         made = [make(each.state) for each in answered]
         claims = [made[place] for place in takewhile(lambda place: place < len(made), places)]
-        if failed is not None:
-            raise_interrupted("claim_many", claims, batch, cast("Exception", failed.error))
+        if failed:
+            errors = [cast("Exception", each.error) for each in failed]
+            raise_interrupted("claim_many", claims, batch, error_to_raise(errors))
         return claims
 
     def commit(self, state: ClaimState) -> Op[None]:
@@ -169,12 +170,15 @@ class ItemOperations(ABC):
             for state in states:
                 state.end()
         yield from self._answer([*requests.values()])
-        statuses: list[ClaimStatus] = []
-        for state in states:
-            error = requests[id(state)].error
-            if error is not None and not isinstance(error, ClaimLostError):
-                raise_interrupted(f"{verb}_many", statuses, claims, error)
-            statuses.append(state.status)
+        failed = {
+            key: each.error
+            for key, each in requests.items()
+            if each.error is not None and not isinstance(each.error, ClaimLostError)
+        }
+        answered = takewhile(lambda state: id(state) not in failed, states)
+        statuses = [state.status for state in answered]
+        if failed:
+            raise_interrupted(f"{verb}_many", statuses, claims, error_to_raise([*failed.values()]))
         return statuses
 
     def _answer(self, requests: Sequence[ClaimRequest]) -> Op[None]:
