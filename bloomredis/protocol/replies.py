@@ -237,13 +237,18 @@ def claims_of(reply: Reply, count: int, *, is_capped: bool) -> tuple[str, list[s
     :param is_capped: the answers may end before the first item that the filter has no room for.
     :raises ConnectionFailedError: the reply has another form or length.
     """
-    text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
-    if isinstance(text, str) and _CLAIMS.fullmatch(text):
+    text = text_of(reply)
+    if _CLAIMS.fullmatch(text):
         answers, *left = text.split(" ")
         least = 1 if is_capped else count
         if least <= len(answers) <= count and answers.count("b") == len(left):
             return answers, left
     raise failed(f"{reply!r:.80} is no reply with the answers to {count} claims")
+
+
+def text_of(reply: Reply) -> str:
+    """Return a reply as text: a number's digits, the characters of a text."""
+    return reply.decode("latin-1") if isinstance(reply, bytes) else str(reply)
 
 
 def without_module(name: str) -> ServerRefusedError:

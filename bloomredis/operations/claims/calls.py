@@ -28,13 +28,14 @@ from bloomredis.operations.claims.state import (
     is_late,
     lost_error,
 )
+from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
 from bloomredis.protocol import clock, forms, replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Sessions, give_back
-from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, failed, is_used_by_clone
+from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, failed, is_used_by_clone, text_of
 from bloomredis.protocol.steps import Op, Outcome, Part, Reply
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Handle, LayoutChanged
@@ -50,8 +51,6 @@ _RELEASE, _EXTEND = (scripts.load_script(verb, forms.text) for verb in ("release
 _COMMITTED, _DONE, _REUSED = "1", "2", "-"
 """Answers to a commit: done by this call; done before, and the claim is gone; its session has gone on."""
 _COMMITS: Final = re.compile(f"[0{_COMMITTED}{_DONE}{_REUSED}]+")
-
-_AGAIN: Final = "a second call on the same object answers as this one would have"
 
 Made = tuple[FilterCall[Reply], Outcome, bytes, float]
 """A call that was made for one claim, its outcome, its owner, and the time before it was sent."""
@@ -71,7 +70,7 @@ class Claims:
         self._stored = stored
         self._sessions = sessions
         self._pending = pending
-        self._outcome_matters = OutcomeMatters(stored.name, _AGAIN)
+        self._outcome_matters = OutcomeMatters(stored.name, ON_THE_SAME_OBJECT)
         self._retry_safe = retry_safe
         self._prefix = auxiliary_prefix(stored.key) + b"claim:"
 
@@ -452,16 +451,14 @@ def _check(request: ClaimRequest) -> None:
 
 def _commits_of(reply: Reply, count: int) -> str:
     """Return the answers to commits; they may end before the first item that the filter has no room for."""
-    text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
-    if isinstance(text, int):
-        text = str(text)
-    if not isinstance(text, str) or not _COMMITS.fullmatch(text) or len(text) > count:
+    text = text_of(reply)
+    if not _COMMITS.fullmatch(text) or len(text) > count:
         raise failed(f"{reply!r:.80} is no reply with the answers to {count} commits")
     return text
 
 
 def _digits_of(reply: bytes | str, count: int) -> str:
-    text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
+    text = text_of(reply)
     if len(text) != count or text.strip("01"):
         raise failed(f"{reply!r:.80} is no reply about {count} claims")
     return text

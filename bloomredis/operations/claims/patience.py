@@ -43,18 +43,18 @@ def patient(request: ClaimRequest, attempt: Attempt) -> Op[ClaimState]:
         return (yield from attempt(request))
     except Exception as error:
         request.error = error
-    claims: list[ClaimState] = []
 
-    def again(requests: Sequence[ClaimRequest]) -> Op[None]:
+    def again(_: Sequence[ClaimRequest]) -> Op[None]:
+        request.error = None
         try:
-            claims.append((yield from attempt(requests[0])))
+            request.state = yield from attempt(request)
         except Exception as error:
-            requests[0].error = error
+            request.error = error
 
     yield from retry_patiently([request], again)
-    if not claims:
+    if request.error is not None:
         raise request.error
-    return claims[0]
+    return request.state
 
 
 def retry_patiently(

@@ -150,10 +150,6 @@ class FilterOperations(StoredOperations):
         """Make an attempt at requests of one group."""
         return self.claims.each(requests)
 
-    def claim_again(self, state: ClaimState) -> None:
-        """Let the next claim of the item return this claim, which did not reach the caller."""
-        self.claims.claim_again(state)
-
     # -- the filter as a whole
 
     def local_parameters(self) -> dict[str, object]:

@@ -102,7 +102,6 @@ class CallOptions(TypedDict, total=False):
     replicas: bool
     again: bool
     unlimited: bool
-    kind: type[FilterCall[Any]]
 
 
 class Stored(ABC):
@@ -319,7 +318,6 @@ class Stored(ABC):
         replicas: bool = True,
         again: bool = True,
         unlimited: bool = False,
-        kind: type[FilterCall[R]] = FilterCall,
     ) -> FilterCall[R]:
         """Return a call of a script on the filter that `handle` names.
 
@@ -333,7 +331,7 @@ class Stored(ABC):
         anywhere = reads and replicas and self.notices_loss
         wait = None if reads else self.wait
         own = self.unlimited(script, handle) if unlimited else self.variant(script, handle)
-        return kind(own, handle, keys, arguments, wait, reads=anywhere, again=again)
+        return FilterCall(own, handle, keys, arguments, wait, reads=anywhere, again=again)
 
     def run(
         self,
