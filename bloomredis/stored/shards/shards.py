@@ -174,10 +174,13 @@ class StoredShards(Versioned[SeenRecord]):
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
-            if self._planned is None or not creates:
-                found = yield from self.ask()
-            else:
-                found = (yield from self.look()) or (yield from self.ask(self._planned.renewed(NEW)))
+            stored = yield from self.look()
+            if not (stored or creates or saw_loss) and (yield from self._stay_alone()):
+                self._lose_record()
+                creates = saw_loss = True
+                continue
+            new = self._planned.renewed(NEW) if self._planned and creates else None
+            found = stored or (yield from self.ask(new))
             record = found.record
             if record.state != IN_USE:
                 done = yield from self.finish_work(found, saw_loss=saw_loss)
@@ -194,6 +197,23 @@ class StoredShards(Versioned[SeenRecord]):
                 yield from self.ask(record.unmade(), record.head.identity)
         self._check_ttl(found.ttl)
         return found
+
+    def _stay_alone(self) -> Op[bool]:
+        """Return whether a shard stays without a record: it is seen before and after the record is missed."""
+        if self._planned is None:
+            return False
+        before = yield from self._staying(self._planned)
+        if not before or (yield from self.look()):
+            return False
+        return not before.isdisjoint((yield from self._staying(self._planned)))
+
+    def _staying(self, record: ShardRecord) -> Op[set[bytes]]:
+        """Return the identities of the shards that stay under a record's keys."""
+        met = yield from self.each(shard.seen() for shard in self.shards_of(record))
+        return {seen.head.identity for seen in met if seen is not None and seen.stays}
+
+    def _lose_record(self) -> None:
+        self._apply_on_lost(f"the record of {self.name!r} has vanished", used=False)
 
     def _acknowledged(self) -> Op[SeenRecord | None]:
         found = yield from self.ask()
@@ -264,7 +284,7 @@ class StoredShards(Versioned[SeenRecord]):
         others = {number: seen for number, seen in there.items() if not record.owns(seen.head)}
         if others:
             if record.state == NEW and not saw_loss and any(seen.stays for seen in others.values()):
-                self._apply_on_lost(f"the record of {self.name!r} has vanished", used=False)
+                self._lose_record()
             yield from self._drop(record, others)
             return None
         ttl = 0 if found.ttl < 0 else max(1, found.ttl)
