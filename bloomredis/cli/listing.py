@@ -45,8 +45,9 @@ def list_(
 ) -> None:
     """List the filters on a server, with their kinds and sizes.
 
-    The command visits every key of the server, in small steps. It does not list filters in keys of the
-    server's own module and bitmaps of other systems, since it cannot recognise them.
+    The command visits every key of the server, in small steps. It reads headers only: the count of a filter
+    of several keys is "-" here, and `bloomredis info` shows it. Filters in keys of the server's own module
+    and bitmaps of other systems are not listed, since the command cannot recognise them.
     """
     with Stop().waiting():
         client = connect(url, cluster=cluster)
