@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -34,9 +33,10 @@ def as_text(key: Part) -> str:
     return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
 
 
-class Call(ABC):
+class Call:
     """Commands for one server, sent together over one connection; calls are compared by identity.
 
+    It is no `ABC`: each call is tested for this class, and that would take a function of `abc` each time.
     The attributes are those of most calls; a call sets the others when it is made.
     """
 
@@ -61,9 +61,9 @@ class Call(ABC):
     """The calls that share its attempts: it is a copy of them, or does their work."""
 
     @property
-    @abstractmethod
     def commands(self) -> list[Command]:
         """The commands, sent together."""
+        raise NotImplementedError
 
     @property
     def about(self) -> str:

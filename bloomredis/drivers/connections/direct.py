@@ -353,7 +353,8 @@ class AsyncDirectClient(_Direct):
                 return NO_CONNECTION
             reply = await self.reply(connection, wire)
             back, connection = connection, None  # if the pool fails, the call is not retried
-            await self.give(back)
+            if not self.give(back):
+                await asyncio.shield(self.pool.release(back))
         except BaseException as error:
             if connection is None:
                 raise
@@ -384,16 +385,16 @@ class AsyncDirectClient(_Direct):
                 await pool.release(connection)
         return connection if is_ready else None
 
-    async def give(self, connection: Any) -> None:
-        """Give a connection back to the pool."""
+    def give(self, connection: Any) -> bool:
+        """Give a connection back to the pool; return False if only the pool itself can take it."""
         pool = self.pool
         is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
         is_usual = self._is_known and not is_renewed and not self._is_locked()
-        if is_usual and connection in pool._in_use_connections:
-            pool._in_use_connections.remove(connection)
-            pool._available_connections.append(connection)
-        else:
-            await asyncio.shield(pool.release(connection))
+        if not is_usual or connection not in pool._in_use_connections:
+            return False
+        pool._in_use_connections.remove(connection)
+        pool._available_connections.append(connection)
+        return True
 
     def _is_locked(self) -> bool:
         """Return whether a task is changing the pool; valkey-py has no lock for that."""
