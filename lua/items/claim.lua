@@ -40,7 +40,10 @@ end
 for i = 1, count do
   if not answers[i] then
     local claim, mine = KEYS[i + 1], generation .. owners:sub(i * 16 - 15, i * 16)
-    local held, lasts, is_busy = redis.pcall('GET', claim), call('PTTL', claim), false
+    local held, lasts, is_busy = redis.pcall('GET', claim), 0, false
+    if held or count > 1 then  -- of several, the first shows that the server lets PTTL pass
+      lasts = call('PTTL', claim)
+    end
     if held ~= mine and (held or replaced) then
       -- rare: held
     end
