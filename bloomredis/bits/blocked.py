@@ -21,6 +21,7 @@ from bloomredis.bits.block_hashing import (
     BLOCK_NUMBER,
     ENTRIES,
     NUMBER_BYTES,
+    bit_values,
     mask_of,
     masks,
     moved_mask,
@@ -116,23 +117,23 @@ class Blocked:
     def pack_one(self, item: bytes) -> bytes:
         """Return one encoded item's blocks: each its number as little-endian u32, then the mask."""
         digest, mask = hash_bytes(item), 0
-        several, last, end, num_blocks, size, pack = self._of_one
+        several, values, end, num_blocks, size, pack = self._of_one
         if several:
             found = masks(digest, self.regions, self.bits_per_block, self.block_bits)
             return b"".join([pack(block, mask.to_bytes(size)) for block, mask in found])
         # The same for one block, the usual case, written out because every add and test runs it.
         for drawn in digest[4:end]:
-            mask |= 1 << (~drawn & last)
+            mask |= values[drawn]
         if mask.bit_count() != end - 4:
             mask = moved_mask(digest[4:end], self.block_bits)
         return pack(BLOCK_NUMBER.unpack_from(digest)[0] * num_blocks >> 32, mask.to_bytes(size))
 
     @derived
-    def _of_one(self) -> tuple[bool, int, int, int, int, Callable[[int, bytes], bytes]]:
+    def _of_one(self) -> tuple[bool, Sequence[int], int, int, int, Callable[[int, bytes], bytes]]:
         """The values that `pack_one` and `masks` need, in one attribute since each lookup takes time."""
-        last, pack = self.block_bits - 1, ENTRIES[self.block_bits].pack
+        values, pack = bit_values(self.block_bits), ENTRIES[self.block_bits].pack
         several, end = self.blocks_per_item > 1, 4 + self.bits_per_block
-        return several, last, end, self.num_blocks, self.block_bytes, pack
+        return several, values, end, self.num_blocks, self.block_bytes, pack
 
     def numbers_in(self, packed: bytes) -> bytes:
         """Return the numbers of packed blocks, as little-endian u32."""
