@@ -42,7 +42,7 @@ KINDS: Final[dict[str, Callable[[redis.Redis], Any]]] = {
     "chain": lambda c: BloomFilter(c, "chain", layout=compat.redis_bitmaps(1_000_000, 0.01)),
     "module": lambda c: BloomFilter(c, "module", **_SIZE, layout="module"),
 }
-VERBS: Final = ("add", "contains", "claim", "commit", "remove", "extend")
+VERBS: Final = ("add", "contains", "claim", "commit", "remove")
 
 
 @dataclass
@@ -61,10 +61,8 @@ class Calls:
 
     def __post_init__(self) -> None:
         self.of.add("warm")
-        stored = self.of._operations.stored  # noqa: SLF001 - the calls are made without the object's verbs
-        self.handle = stored.handle
+        self.handle = self.of._operations.stored.handle  # noqa: SLF001 - the calls are made without the object's verbs
         self.prefix = auxiliary_prefix(self.handle.key)
-        self.record = [stored.key] if stored.has_layers else []
 
     def texts(self, verb: str) -> tuple[str, str] | None:
         """Return the earlier and the present text of a verb, None if the filter has none."""
@@ -110,10 +108,6 @@ class Calls:
         owners = b"".join(map(hash_bytes, items))
         return self._tail([*self._claims(items), *receipts], [self.handle.layout.pack(items), owners, *names])
 
-    def extend(self, items: list[bytes]) -> list[Any]:
-        keys = [*self._claims(items[:1]), *self.record]
-        return [len(keys), *keys, self.handle.generation + hash_bytes(items[0]), 120_000]
-
 
 def time_of(client: redis.Redis, sha: str, calls: list[list[Any]], *, pipelined: bool) -> float:
     """Return the microseconds that the server spends in one call."""
@@ -139,7 +133,7 @@ def measure(calls: Calls, verb: str, options: argparse.Namespace) -> list[tuple[
         times = []
         for sha in shas:
             batches = [calls.drawn_items() for _ in range(options.calls)]
-            if verb in ("commit", "extend"):
+            if verb == "commit":
                 for items in batches:
                     client.evalsha(claim, *calls.claim(items))
             if verb == "remove":
