@@ -29,6 +29,7 @@ describe(key, '')  -- if a right is missing, the server must refuse the call bef
 local policy = check_memory(new_bytes(template), ttl)
 -- The generation contains the time, so that a delayed copy of this call does not create a lost generation again.
 local time = clock()
-local reply = describe(key, create(key, template:sub(1, 44) .. write_u64(time):sub(5) .. template:sub(49), ttl, time))
+template = template:sub(1, 44) .. pack_numbers('>I8', time):sub(5) .. template:sub(49)
+local reply = describe(key, create(key, template, ttl, time))
 reply[4] = policy
 return reply

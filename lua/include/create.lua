@@ -1,4 +1,5 @@
 -- The creation and description of a filter.
+-- include: num_bits
 -- include: numbers
 -- include: format
 -- include: header
@@ -50,7 +51,7 @@ end
 
 -- Store an empty filter with this header, created at `time`, or now by the server's clock.
 local function create(key, template, ttl, time)
-  local header = template:sub(1, 48) .. write_u64(time or clock()) .. write_u64(0)
+  local header = template:sub(1, 48) .. pack_numbers('>I8', time or clock()) .. pack_numbers('>I8', 0)
   allocate(key, new_bytes(template), ttl)
   redis.call('SETRANGE', key, 0, header)
   return header

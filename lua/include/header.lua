@@ -1,4 +1,5 @@
 -- Filters and bitmaps of other systems (FORMAT.md).
+-- include: num_bits
 -- include: numbers
 -- include: format
 -- include: identity
@@ -22,7 +23,7 @@ local function open_bitmap(key, description, keys)
   if changed then
     return nil, changed
   end
-  local ttl = read_u64(description, 25)
+  local ttl = unpack_numbers('>I8', description, 25)
   return {
     key = key,
     header = description,
@@ -61,7 +62,7 @@ end
 -- Whether a filter's bits have not been created: its string is the header alone, with a count of 0.
 local function is_unwritten(key, header)
   return header:byte(FLAGS) >= DEFERRED and redis.call('STRLEN', key) == HEADER_BYTES
-    and read_u64(header, IDENTITY_BYTES + 1) == 0
+    and unpack_numbers('>I8', header, IDENTITY_BYTES + 1) == 0
 end
 
 -- Create the bits of a filter that has only a header, before a write reads them.

@@ -1,5 +1,6 @@
 -- The header of a filter, and its comparison with the identity that a caller knows (FORMAT.md).  Each error reply
 -- begins with the word that names the error.
+-- include: num_bits
 -- include: numbers
 -- include: format
 
@@ -37,7 +38,8 @@ local function read_known(key, identity)
   end
   local length = redis.call('STRLEN', key)
   local cut = header:byte(11) ~= SHARDED and length < HEADER_BYTES + num_bits_of(header) * cell_bits(header) / 8
-  if cut and (length > HEADER_BYTES or header:byte(FLAGS) < DEFERRED or read_u64(header, IDENTITY_BYTES + 1) > 0) then
+  if cut and (length > HEADER_BYTES or header:byte(FLAGS) < DEFERRED
+    or unpack_numbers('>I8', header, IDENTITY_BYTES + 1) > 0) then
     return nil, error_reply('BLOOMDAMAGED ' .. key)
   end
   return header

@@ -20,7 +20,7 @@ end
 
 -- The cursor that the caller of a chain expects; nil for a filter without a cursor.
 local function known_cursor(identity)
-  local number = is_layered(identity) and not has_record(identity) and read_u64(identity, 9) or 0
+  local number = is_layered(identity) and not has_record(identity) and unpack_numbers('>I8', identity, 9) or 0
   return number > 0 and number - 1 or nil
 end
 
@@ -48,14 +48,14 @@ end
 -- The length of a time slice in microseconds, and the number of slices in a window; nil for a scaling filter.
 local function slices_of(record)
   if record:byte(11) == ROTATING then
-    return read_u64(record, 65), read_u64(record, 73)
+    return unpack_numbers('>I8', record, 65), (unpack_numbers('>I8', record, 73))
   end
 end
 
 -- The time at which a layer began; the newest is layer 0.
 local function begun(record, layer)
   local at = #record - 8 * layer - 7
-  return read_u64(record, at)
+  return (unpack_numbers('>I8', record, at))
 end
 
 -- The slice of a time, and the last slice whose items have all expired by that time.
@@ -79,7 +79,7 @@ end
 -- The layer record that the caller knows if it is stored; else nil and an error reply.  For a caller who only `reads`,
 -- a filter whose layers have all ended is an empty filter.
 local function check_record(keys, identity, reads)
-  local others, length = identity:byte(8), read_u64(identity, 9)
+  local others, length = identity:byte(8), unpack_numbers('>I8', identity, 9)
   local described = #identity - LAYERS_BYTES - length
   if length ~= RECORD_BYTES + 8 * (others + 1) or #keys < others + 2
     or described ~= PARAMETERS_BYTES and described ~= PARAMETERS_BYTES * (others + 1) then

@@ -6,39 +6,27 @@ local struct = rawget(_G, 'struct')
 -- Before 7.2 a server formats a number in a command with '%.17g', which is slower than '%d' here.
 local FORMATS = (rawget(redis, 'REDIS_VERSION_NUM') or 0) < 0x00070200
 
--- The unsigned big-endian number in the eight bytes from `first` on.
-local function read_u64(bytes, first)
-  if struct then
-    return (struct.unpack('>I8', bytes, first))
+-- The server's own functions, or replacements for the formats that scripts use: numbers of 4 or 8 bytes, unsigned.  The
+-- server's `unpack_numbers` also returns the index of the byte behind the last number.
+local unpack_numbers = struct and struct.unpack or function(format, bytes, first)
+  local numbers, is_big = {}, format:sub(1, 1) == '>'
+  for size in format:gmatch('%d') do
+    local number = 0
+    for i = 0, size - 1 do
+      number = number * 256 + bytes:byte(first + (is_big and i or size - 1 - i))
+    end
+    numbers[#numbers + 1], first = number, first + size
   end
-  local number = 0
-  for i = first, first + 7 do
-    number = number * 256 + bytes:byte(i)
-  end
-  return number
+  return unpack(numbers)
 end
 
--- The number of bits, or counters, in a header or a description; it has four bytes, since those before it have another
--- meaning (the items' encoding).
-local function num_bits_of(header)
-  local number
-  if struct then
-    number = struct.unpack('>I4', header, 21)
-  else
-    local a, b, c, d = header:byte(21, 24)
-    number = ((a * 256 + b) * 256 + c) * 256 + d
-  end
-  return number > 0 and number or 4294967296
-end
-
-local function write_u64(number)
-  if struct then
-    return struct.pack('>I8', number)
-  end
-  local bytes = {}
-  for i = 8, 1, -1 do
-    bytes[i] = string.char(number % 256)
-    number = math.floor(number / 256)
+local pack_numbers = struct and struct.pack or function(format, ...)
+  local bytes, is_big = {}, format:sub(1, 1) == '>'  -- big-endian formats have one number
+  for _, number in ipairs({ ... }) do
+    for _ = 1, format:match('%d') do
+      table.insert(bytes, is_big and 1 or #bytes + 1, string.char(number % 256))
+      number = math.floor(number / 256)
+    end
   end
   return table.concat(bytes)
 end

@@ -6,29 +6,8 @@ local BAD_BLOCKS = 'BLOOMARGUMENT the blocks are malformed, or lie outside the f
 
 local NUMBER = '<I4'
 
--- The server's own functions, or replacements that support only the formats of block_size, with unsigned words.
+-- The server's own function, or a replacement for unsigned words.
 local bit = rawget(_G, 'bit')
-
-local read_words = struct and struct.unpack or function(format, bytes, first)
-  local words = {}
-  for i = 1, math.floor(#format / 2) do
-    local a, b, c, d = bytes:byte(first, first + 3)
-    words[i] = a + b * 256 + c * 65536 + d * 16777216
-    first = first + 4
-  end
-  return unpack(words)
-end
-
-local write_words = struct and struct.pack or function(_, ...)
-  local bytes = {}
-  for _, word in ipairs({ ... }) do
-    for _ = 1, 4 do
-      bytes[#bytes + 1] = string.char(word % 256)
-      word = math.floor(word / 256)
-    end
-  end
-  return table.concat(bytes)
-end
 
 local bor = bit and bit.bor or function(left, right)
   local both, value = left, 1

@@ -20,7 +20,7 @@ if type(header) ~= 'string' or header:sub(1, IDENTITY_BYTES) ~= identity or #pac
 end
 local blocks, count, first_byte = {}, 0, HEADER_BYTES
 for at = 1, #packed, 4 do
-  local block = read_words(NUMBER, packed, at)
+  local block = unpack_numbers(NUMBER, packed, at)
   -- paste: block_range
   count = count + 1
   blocks[count] = call('GETRANGE', key, start, stop)

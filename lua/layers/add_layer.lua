@@ -56,12 +56,13 @@ if grows then
     local header = read_header(newest_known)
     if not header then
       return redis.error_reply('BLOOMDAMAGED ' .. newest_known)
-    elseif (not width or newest >= current) and read_u64(header, 25) > read_u64(header, IDENTITY_BYTES + 1) then
+    elseif (not width or newest >= current)
+      and unpack_numbers('>I8', header, 25) > unpack_numbers('>I8', header, IDENTITY_BYTES + 1) then
       return state(there)
     end
   end
   times = there:sub(RECORD_BYTES + 1)
-  while width and times ~= '' and slice_at(read_u64(times, 1), width, slices) <= past do
+  while width and times ~= '' and slice_at(unpack_numbers('>I8', times, 1), width, slices) <= past do
     times = times:sub(9)
   end
   if #times >= MAX_LAYERS * 8 then

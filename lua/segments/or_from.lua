@@ -12,6 +12,7 @@
 -- Reply: the number of newly set bits; or -1 if the other filter has another identity
 
 -- include: decimals
+-- include: num_bits
 -- include: numbers
 -- include: header
 -- include: or_bytes

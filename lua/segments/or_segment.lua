@@ -12,6 +12,7 @@
 -- Reply: the previous bytes; fewer if the string ends before, and none if no bit of them was set.  With a receipt, 1 if
 --        the call was executed before.
 
+-- include: num_bits
 -- include: numbers
 -- include: format
 -- include: decimals

@@ -31,7 +31,7 @@ if record ~= '' and (replaces or left == -2) then
   if replaces then
     ttl = left < 0 and 0 or math.max(1, left)
   end
-  record = record:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. record:sub(IDENTITY_BYTES + 1)
+  record = record:sub(1, 48) .. pack_numbers('>I8', now[1] * 1000000 + now[2]) .. record:sub(IDENTITY_BYTES + 1)
   redis.call('SET', key, record, unpack(ttl > 0 and { 'PX', ttl } or {}))
   return { hex(record), redis.call('PTTL', key) }
 elseif not there then

@@ -2,7 +2,8 @@
 -- if that is known.
 if not is_writing then
   is_writing = true
-  call('GETBIT', key, first_bit + num_bits_of(header) * CELL_BITS - 1)
+  -- paste: num_bits
+  call('GETBIT', key, first_bit + num_bits * CELL_BITS - 1)
   -- paste: renew
   if receipt then
     local reply = is_single and EARLY and '1'

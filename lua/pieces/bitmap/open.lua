@@ -11,7 +11,7 @@ if #identity > IDENTITY_BYTES then  -- the last key is a hash of parameters
   end
 end
 if fit then
-  ttl = read_u64(identity, 25)
+  ttl = unpack_numbers('>I8', identity, 25)
   expires = ttl > 0 and (identity:byte(10) == 1 or call('EXISTS', key) == 0)
   stride = identity:byte(9) * 4
   item_bytes = stride

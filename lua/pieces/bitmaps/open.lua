@@ -8,7 +8,7 @@ local header, own, stride, item_bytes, cursor = nil, nil, 0, nil, nil
 local room, has_room, ttl, expires, was_empty = math.huge, false, 0, false, false
 local fit = #identity > LAYERS_BYTES and identity:sub(1, 7) == 'layers\1'
 if fit then
-  local number, others = read_u64(identity, 9), identity:byte(8)
+  local number, others = unpack_numbers('>I8', identity, 9), identity:byte(8)
   if number > 0 then
     cursor, others = number - 1, number - 1
   end
@@ -22,7 +22,7 @@ if fit then
     local size = description:byte(9) * 4
     if i == 0 then
       header, item_bytes = description, size
-      ttl = read_u64(header, 25)
+      ttl = unpack_numbers('>I8', header, 25)
       expires = ttl > 0 and (header:byte(10) == 1 or call('EXISTS', key) == 0)
     else
       older_keys[i], older_headers[i], older = KEYS[#KEYS - others + i], description, i

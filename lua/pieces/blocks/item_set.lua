@@ -13,6 +13,6 @@ for at = item, item + item_bytes - 1, entry_bytes do
       new = true
       -- paste: before
     end
-    call('SETRANGE', key, start, write_words(words, A, B, C, D, E, F, G, H))
+    call('SETRANGE', key, start, pack_numbers(words, A, B, C, D, E, F, G, H))
   end
 end

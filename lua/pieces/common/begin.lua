@@ -1,4 +1,5 @@
-call('GETBIT', key, first_bit + num_bits_of(header) * CELL_BITS - 1)
+-- paste: num_bits
+call('GETBIT', key, first_bit + num_bits * CELL_BITS - 1)
 -- paste: renew
 if receipt then
   -- paste: write_receipt

@@ -2,7 +2,8 @@
 local length = call('STRLEN', key)
 unwritten = length == HEADER_BYTES and identity:byte(FLAGS) >= DEFERRED
 if unwritten then
-  fit = fit and read_u64(header, IDENTITY_BYTES + 1) == 0
+  fit = fit and unpack_numbers('>I8', header, IDENTITY_BYTES + 1) == 0
 else
-  fit = fit and length >= HEADER_BYTES + num_bits_of(identity) * CELL_BITS / 8
+  -- paste: num_bits
+  fit = fit and length >= HEADER_BYTES + num_bits * CELL_BITS / 8
 end

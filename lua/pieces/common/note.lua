@@ -1,4 +1,5 @@
 -- Add to the item count.
 if added ~= 0 then
-  call('SETRANGE', key, IDENTITY_BYTES, write_u64(math.max(0, read_u64(header, IDENTITY_BYTES + 1) + added)))
+  local count = math.max(0, unpack_numbers('>I8', header, IDENTITY_BYTES + 1) + added)
+  call('SETRANGE', key, IDENTITY_BYTES, pack_numbers('>I8', count))
 end

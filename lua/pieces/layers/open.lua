@@ -13,7 +13,7 @@ local header, own, lasting, stride, record, code, item_bytes, described, damaged
 local room, ended = 0, true
 local fit = #identity > LAYERS_BYTES and identity:sub(1, 7) == 'layers\2'
 if fit then
-  local others, length = identity:byte(8), read_u64(identity, 9)
+  local others, length = identity:byte(8), unpack_numbers('>I8', identity, 9)
   described, own = LAYERS_BYTES + length + 1, #KEYS - others - 1
   local given = #identity - described + 1
   local shared = given == PARAMETERS_BYTES
@@ -22,9 +22,9 @@ if fit then
   local expected = identity:sub(LAYERS_BYTES + 1, described - 1)
   local found = fit and redis.pcall('GETRANGE', KEYS[own + 1], 0, length)
   if found == expected or READS and found == '' then
-    local width, current, past = expected:byte(11) == ROTATING and read_u64(expected, 65), nil, nil
+    local width, current, past = expected:byte(11) == ROTATING and unpack_numbers('>I8', expected, 65), nil, nil
     if width then
-      local slices, time = read_u64(expected, 73), call('TIME')
+      local slices, time = unpack_numbers('>I8', expected, 73), call('TIME')
       current = math.floor((time[1] * 1000000 + time[2]) / width)
       past, record = current - slices - 1, KEYS[own + 1]
       local most = (slices + 1) * width
@@ -41,7 +41,7 @@ if fit then
       if i == 0 then
         header, code, item_bytes = parameters, layer_code, size
       end
-      local slice = width and math.floor(read_u64(began, 1) / width)
+      local slice = width and math.floor(unpack_numbers('>I8', began, 1) / width)
       if width and slice <= past then
         has_ended = true
       else
@@ -53,7 +53,7 @@ if fit then
           break
         elseif i == 0 then
           header, ended, is_over = stored, false, width and slice < current
-          room = is_over and 0 or read_u64(header, 25) - read_u64(header, IDENTITY_BYTES + 1)
+          room = is_over and 0 or unpack_numbers('>I8', header, 25) - unpack_numbers('>I8', header, IDENTITY_BYTES + 1)
         else
           if older == 0 then
             older_keys, older_headers, older_firsts, older_sizes = {}, {}, {}, {}
