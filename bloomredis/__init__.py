@@ -5,8 +5,9 @@ The names are imported when they are first used, so that `bloomredis --version` 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from bloomredis.later import imported
 
 if TYPE_CHECKING:
     from bloomredis.bits.encoding import keyed
@@ -88,7 +89,7 @@ if not TYPE_CHECKING:  # type checkers would accept any name
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = _HOMES.get(name, "errors" if name.endswith("Error") else "drivers.kinds")
-        found = globals()[name] = getattr(import_module(f"bloomredis.{home}"), name)
+        found = globals()[name] = getattr(imported(f"bloomredis.{home}"), name)
         return found
 
 

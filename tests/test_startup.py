@@ -13,6 +13,7 @@ import pytest
 import bloomredis
 from bloomredis.bits.arrays import np
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 BLOCK: Final = """
 import redis
@@ -274,3 +275,49 @@ assert {os.waitpid(child, 0)[1] for child in children} == {0}
 def test_a_fork_in_the_middle_of_the_import() -> None:
     """A child that is forked while numpy is imported can use numpy."""
     lines(FORKS)
+
+
+FORK_IN_AN_IMPORT: Final = """
+import importlib, os, signal, sys, threading
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from bloomredis import later
+from bloomredis.protocol import scripts
+begun, may_end = threading.Event(), threading.Event()
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name == "folder.slow" else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        begun.set()
+        may_end.wait(10)
+        module.name = 1
+sys.modules["folder"] = ModuleType("folder")
+sys.modules["folder"].__path__ = []
+sys.meta_path.insert(0, Slow())
+files = scripts.files
+def files_that_import(package):
+    importlib.import_module("folder.slow")
+    return files(package)
+scripts.files = files_that_import
+slow = later.later("folder", "slow")
+work = {"a module": lambda: slow.name, "a script": lambda: list(scripts.verbs())}[sys.argv[1]]
+thread = threading.Thread(target=work)
+thread.start()
+begun.wait()
+threading.Timer(0.3, may_end.set).start()
+child = os.fork()
+if not child:
+    signal.alarm(10)
+    work()
+    os._exit(0)
+may_end.set()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@for_each("what", ["a module", "a script"])
+def test_a_fork_in_the_middle_of_a_late_import(what: str) -> None:
+    """The child needs the module, too: the fork waits until another thread has imported it."""
+    lines(FORK_IN_AN_IMPORT, what)

@@ -8,13 +8,13 @@ an alias of an array type is a string.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
-from importlib import import_module
-from threading import Lock, Thread
+from threading import Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from bloomredis.later import imported
 
 __all__ = ["NDArray", "np"]
 
@@ -37,20 +37,12 @@ def _imported(module: str) -> ModuleType:
             thread = Thread(target=_try_import, name="bloomredis: import numpy")
             thread.start()
             thread.join()
-    return import_module(module)
+    return imported(module)
 
 
 def _try_import() -> None:
-    with _importing, suppress(Exception):  # an error: the caller's own import raises it
-        import_module("numpy")
-
-
-_importing = Lock()
-if hasattr(os, "register_at_fork"):
-    # A child that is forked in the middle of the import would wait for it for ever.
-    os.register_at_fork(
-        before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
-    )
+    with suppress(Exception):  # an error: the caller's own import raises it
+        imported("numpy")
 
 
 class _Annotation:

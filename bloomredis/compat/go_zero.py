@@ -6,13 +6,19 @@ Go services with https://github.com/zeromicro/go-zero create this filter by `blo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, SupportsIndex
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from mmh3 import hash64
 
 from bloomredis.bits import sizing
 from bloomredis.compat.bitmap import Bitmap, half_full
 from bloomredis.compat.hashes.longs import remainders
+from bloomredis.later import later
+
+if TYPE_CHECKING:
+    from bloomredis.compat.hashes import murmur3
+else:
+    murmur3 = later("bloomredis.compat.hashes", "murmur3")  # its constants are arrays of numpy
 
 PROBES: Final = 14
 _SUFFIXES: Final = tuple(bytes([i]) for i in range(PROBES))
@@ -43,8 +49,6 @@ class GoZero(Bitmap):
         )
 
     def _pack_block(self, items: Sequence[str | bytes]) -> bytes:
-        from bloomredis.compat.hashes import murmur3  # noqa: PLC0415 - its constants are arrays of numpy
-
         rows = murmur3.suffixed(items, PROBES)
         if rows is None:
             return super().pack(items)

@@ -18,18 +18,19 @@ from bloomredis.bits.arrays import np
 from bloomredis.bits.encoding import Item
 from bloomredis.compat.bitmap import Bitmap
 from bloomredis.compat.hashes import java, longs
+from bloomredis.later import imported
 
 
 @cache
 def _city_hash() -> Callable[[bytes], int]:
     """Return the function CityHash64 of version 1.1."""
     try:
-        from cityhash import CityHash64  # noqa: PLC0415 - only this layout needs it
+        found = imported("cityhash").CityHash64  # only this layout needs it
     except ImportError as error:
         raise ImportError(
             "redis_template needs CityHash64: pip install 'bloomredis[redis-template]'"
         ) from error
-    return cast("Callable[[bytes], int]", CityHash64)
+    return cast("Callable[[bytes], int]", found)
 
 
 @lru_cache(maxsize=256)

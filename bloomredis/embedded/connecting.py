@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 import weakref
@@ -18,9 +17,14 @@ from urllib.parse import unquote
 import redis
 
 from bloomredis.embedded import sentinels
+from bloomredis.later import imported, later
 
 if TYPE_CHECKING:
     from redis import asyncio as aio
+
+    from bloomredis.embedded import guard
+else:
+    guard = later("bloomredis.embedded", "guard")  # it needs modules that Windows lacks
 
 _OUTSIDE: Final = {
     "redis": "redis",
@@ -78,7 +82,7 @@ def connect_asyncio(url: str, **options: Any) -> aio.Redis:
     The start of an embedded server blocks the event loop for about 0.1 s.  The first call reads the slot
     map of a cluster.
     """
-    client: aio.Redis = _made(url, importlib.import_module("redis.asyncio"), options)
+    client: aio.Redis = _made(url, imported("redis.asyncio"), options)
     return client
 
 
@@ -162,8 +166,8 @@ def _check_nothing(rest: str) -> None:
 def _in_process(rest: str, module: Any, options: dict[str, Any]) -> Any:
     _check_nothing(rest)
     try:
-        importlib.import_module("lupa")  # without it, fakeredis lacks scripts, and does not say why
-        fakeredis = importlib.import_module("fakeredis")
+        imported("lupa")  # without it, fakeredis lacks scripts, and does not say why
+        fakeredis = imported("fakeredis")
     except ImportError as error:
         raise ImportError(f"memory:// needs {error.name}: {_INSTALL}") from error
     class_ = fakeredis.FakeRedis if module is redis else fakeredis.FakeAsyncRedis
@@ -184,8 +188,6 @@ def _directory(rest: str) -> Path | None:
 
 def _embedded(directory: Path | None, module: Any, options: dict[str, Any]) -> Any:
     command = [_binary(), *_SERVER, "--appendonly", "yes" if directory else "no"]
-    from bloomredis.embedded import guard  # noqa: PLC0415 - it needs modules that Windows lacks
-
     try:
         path, users = guard.join(directory, command)
     except ConnectionError as error:

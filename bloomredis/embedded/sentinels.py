@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import redis
 from redis.backoff import NoBackoff
+
+from bloomredis.later import imported
 
 PORT: Final = "26379"
 _ADDRESS: Final = re.compile(r"(?:\[([\da-fA-F:.]+)\]|([^\[\]:]+))(?::(\d{1,5}))?")
@@ -76,7 +77,7 @@ def client(target: Target, module: Any, options: dict[str, Any]) -> Any:
 
     :param module: `redis` or `redis.asyncio`.
     """
-    theirs: Any = importlib.import_module(f"{module.__name__}.sentinel")
-    retry = importlib.import_module(f"{module.__name__}.retry").Retry(NoBackoff(), 0)  # the next one is asked
+    theirs: Any = imported(f"{module.__name__}.sentinel")
+    retry = imported(f"{module.__name__}.retry").Retry(NoBackoff(), 0)  # the next one is asked
     sentinel = theirs.Sentinel(target.sentinels, sentinel_kwargs={"retry": retry} | target.sentinel_options)
     return sentinel.master_for(target.name, **target.options | options)

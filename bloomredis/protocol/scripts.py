@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 from bloomredis.derived import derived
+from bloomredis.later import unforked
 from bloomredis.protocol.forms import Form, anything
 from bloomredis.protocol.steps import Reply
 
@@ -172,7 +173,12 @@ def assemble(verb: str, variant: Variant = (), *, readable: bool = True) -> str:
 
 @cache
 def _sources(*, readable: bool) -> _Sources:
-    """Read all files."""
+    """Read all files; importlib imports a part of its own for that."""
+    with unforked:
+        return _read_sources(readable=readable)
+
+
+def _read_sources(*, readable: bool) -> _Sources:
     sources = _Sources({}, {}, {})
 
     def texts(folder: Traversable) -> Iterator[tuple[str, str]]:

@@ -6,13 +6,19 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from bloomredis.errors import ConnectionFailedError
+from bloomredis.later import later
 from bloomredis.protocol.forks import register_after_fork
 from bloomredis.protocol.replies import failed
+
+if TYPE_CHECKING:
+    from bloomredis.embedded import connecting as embedded
+else:
+    embedded = later("bloomredis.embedded", "connecting")  # this imports redis-py
 
 _private: Final[WeakValueDictionary[str, Any]] = WeakValueDictionary()
 """Clients of private servers, which have no URL, by the key of the address."""
@@ -31,10 +37,8 @@ class ServerUrl:
 
         :raises ConnectionFailedError: the server cannot be reached, or is private to another process.
         """
-        from bloomredis.embedded import connecting  # noqa: PLC0415 - this imports redis-py
-
-        connect = connecting.connect_asyncio if is_asyncio else connecting.connect
-        if not connecting.is_private(self.url):
+        connect = embedded.connect_asyncio if is_asyncio else embedded.connect
+        if not embedded.is_private(self.url):
             return _connected(connect, self.url)
         client = _private.get(self.key)
         if client is not None and is_asyncio:
@@ -64,11 +68,9 @@ def addresses(urls: str | Sequence[str]) -> Any:
 
     The return type is `Any`, since an address is passed where a client is expected.
     """
-    from bloomredis.embedded import connecting  # noqa: PLC0415 - this imports redis-py
-
     if isinstance(urls, list | tuple):
         return [addresses(url) for url in urls]
-    connecting.check_url(urls)  # type: ignore[arg-type]  # raises for any other type
+    embedded.check_url(urls)  # type: ignore[arg-type]  # raises for any other type
     return ServerUrl(urls)  # type: ignore[arg-type]  # checked above
 
 
