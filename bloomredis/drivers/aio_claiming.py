@@ -79,7 +79,7 @@ class Claimer(AsyncDriven, Generic[I]):
     async def _claim(self, item: I, lease: float | timedelta, *, renew: bool, owner: str | None) -> Claim:
         # both.
         arguments.flag("renew", renew)
-        return Claim(self, await self._run_claim(self._operations.claim(item, lease, owner)), renew=renew)
+        return Claim(self, await self._answer(self._operations.claim(item, lease, owner)), renew=renew)
 
     @observed
     async def claim_many(

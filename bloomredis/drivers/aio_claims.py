@@ -54,12 +54,12 @@ class Claim(HeldClaim):
         :raises OutcomeUnknownError: no answer came; a retry on the same object returns the answer of this
             call.
         """
-        await self._run(self._operations.commit(self._state))
+        await self._answer(self._operations.commit(self._state))
 
     @observed
     async def release(self) -> None:
         """Release the item at once.  If it is not held any more, nothing happens."""
-        await self._run(self._operations.release(self._state))
+        await self._answer(self._operations.release(self._state))
 
     @observed
     async def extend(self, lease: float | timedelta) -> None:
@@ -67,7 +67,7 @@ class Claim(HeldClaim):
 
         :raises ClaimLostError: the claim is not held any more.
         """
-        await self._run(self._operations.extend(self._state, lease))
+        await self._answer(self._operations.extend(self._state, lease))
 
     async def __aenter__(self) -> Self:
         self._process = os.getpid()

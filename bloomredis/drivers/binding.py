@@ -68,7 +68,7 @@ class Bound(Generic[C]):
     """The options that `open` takes."""
 
     if not TYPE_CHECKING:  # type checkers see attributes of an instance
-        _client, _transport, _coalesce, _shared, _adds, _tests = (_OfClient() for _ in range(6))
+        _client, _transport, _coalesce, _sharing, _adds, _tests = (_OfClient() for _ in range(6))
 
     def __init__(self, client: C | Sequence[C], operations: Operations) -> None:
         self._check_kind(client)

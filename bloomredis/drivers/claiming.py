@@ -71,7 +71,7 @@ class Claimer(Driven, Generic[I]):
             call.
         """
         arguments.flag("renew", renew)
-        return Claim(self, self._run_claim(self._operations.claim(item, lease, owner)), renew=renew)
+        return Claim(self, self._answer(self._operations.claim(item, lease, owner)), renew=renew)
 
     @observed
     def claim_many(

@@ -55,12 +55,12 @@ class Claim(HeldClaim):
         :raises OutcomeUnknownError: no answer came; a retry on the same object returns the answer of this
             call.
         """
-        self._run(self._operations.commit(self._state))
+        self._answer(self._operations.commit(self._state))
 
     @observed
     def release(self) -> None:
         """Release the item at once.  If it is not held any more, nothing happens."""
-        self._run(self._operations.release(self._state))
+        self._answer(self._operations.release(self._state))
 
     @observed
     def extend(self, lease: float | timedelta) -> None:
@@ -68,7 +68,7 @@ class Claim(HeldClaim):
 
         :raises ClaimLostError: the claim is not held any more.
         """
-        self._run(self._operations.extend(self._state, lease))
+        self._answer(self._operations.extend(self._state, lease))
 
     def __enter__(self) -> Self:
         self._process = os.getpid()

@@ -5,7 +5,7 @@ The two classes are written by hand: threads and tasks share round trips in diff
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from bloomredis.drivers import aio, sync
@@ -13,8 +13,12 @@ from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
 from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.sharing import tasks, threads
+from bloomredis.drivers.sharing.batch import RequestSharing
+from bloomredis.operations.claims.requests import ClaimRequest
+from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol.cluster import is_cluster
-from bloomredis.protocol.steps import Op, Step
+from bloomredis.protocol.metering import of_task
+from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
 
@@ -25,8 +29,8 @@ class Driven(Bound[SyncClient]):
     _is_asyncio = False
     _adds: threads.Threads
     _tests: threads.Threads
-    _shared: Callable[[Any, Step], object] | None
-    """Executes requests about claims; those of several threads share calls."""
+    _sharing: RequestSharing[threads.Threads, Any] | None
+    """Answers requests about claims; those of several threads share calls."""
 
     def _bind(self) -> None:
         operations = self._operations
@@ -36,14 +40,14 @@ class Driven(Bound[SyncClient]):
         self._adds = threads.Threads(client, operations.add_shared)
         self._tests = threads.Threads(client, lambda items, _: operations.contains_encoded(items))
         operations.shares = self._coalesce
-        sharing = threads.sharing_requests(client, operations)
-        self._shared = sharing.execute if self._coalesce else None
+        self._sharing = threads.sharing_requests(client, operations) if self._coalesce else None
 
     def _run(self, operation: Op[T]) -> T:
         return sync.drive(self._transport, operation)
 
-    def _run_claim(self, operation: Op[T]) -> T:
-        return sync.drive(self._transport, operation, self._shared)
+    def _answer(self, request: ClaimRequest) -> ClaimState:
+        answered, sharing = self._operations.answer_one(request), self._sharing
+        return sync.drive(self._transport, answered, None if sharing is None else sharing.execute)
 
 
 class AsyncDriven(Bound[AsyncClient]):
@@ -52,8 +56,8 @@ class AsyncDriven(Bound[AsyncClient]):
     _is_asyncio = True
     _adds: tasks.Tasks
     _tests: tasks.Tasks
-    _shared: Callable[[Any, Step], Awaitable[object]] | None
-    """Executes requests about claims; those of several tasks share calls."""
+    _sharing: RequestSharing[tasks.Tasks, Awaitable[Any]] | None
+    """Answers requests about claims; those of several tasks share calls."""
 
     def _bind(self) -> None:
         operations = self._operations
@@ -63,11 +67,19 @@ class AsyncDriven(Bound[AsyncClient]):
         self._adds = tasks.Tasks(self.name, client, operations.add_shared)
         self._tests = tasks.Tasks(self.name, client, lambda items, _: operations.contains_encoded(items))
         operations.shares = self._coalesce
-        sharing = tasks.sharing_requests(self.name, client, operations)
-        self._shared = sharing.execute if self._coalesce else None
+        self._sharing = tasks.sharing_requests(self.name, client, operations) if self._coalesce else None
 
     def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
         return aio.drive(self._transport, operation)
 
-    def _run_claim(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
-        return aio.drive(self._transport, operation, self._shared)
+    async def _answer(self, request: ClaimRequest) -> ClaimState:
+        sharing = self._sharing
+        if sharing is not None and not request.is_done and of_task.get() is None:
+            try:  # the usual case, without an operation that the driver would execute step by step
+                state: ClaimState = await sharing.answer(request)
+            except Exception as error:
+                request.error = error
+            else:
+                return state
+        answered = self._operations.answer_one(request)
+        return await aio.drive(self._transport, answered, None if sharing is None else sharing.execute)

@@ -22,11 +22,11 @@ class HeldClaim:
 
     __slots__ = (
         "__weakref__",
+        "_answer",
         "_filter",
         "_observe",
         "_operations",
         "_process",
-        "_run",
         "_state",
         "_to_check",
     )
@@ -35,7 +35,7 @@ class HeldClaim:
         self._filter = seen
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
         self._observe = seen._observe  # noqa: SLF001
-        self._run = seen._run_claim  # noqa: SLF001
+        self._answer = seen._answer  # noqa: SLF001
         self._state = state
         self._process = os.getpid()  # the process that made or entered it
         self._to_check = state.status != "claimed"

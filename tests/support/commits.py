@@ -11,4 +11,4 @@ def commit_once(claim: Any) -> None:
     """Commit a claim with a single attempt, as a call that is interrupted before its retry."""
     request = ClaimRequest("commit", claim._state)
     claim._state.end()
-    claim._run(claim._operations.attempt_one(request))
+    claim._filter._run(claim._operations.attempt_one(request))

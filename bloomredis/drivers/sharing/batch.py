@@ -60,9 +60,10 @@ class RequestSharing(Generic[S, T]):
 
     def execute(self, client: Any, step: Step) -> T:
         """Execute a step."""
-        if not isinstance(step, Ask):
-            return self._execute_step(client, step)
-        request: ClaimRequest = step.request
+        return self.answer(step.request) if isinstance(step, Ask) else self._execute_step(client, step)
+
+    def answer(self, request: ClaimRequest) -> T:
+        """Answer a request."""
         number = self._operations.server_of(request.encoded)
         server = self.servers.get(number) or self.servers.setdefault(number, self._make())
         return self._share(server, request, self._operations.attempt_one, request)

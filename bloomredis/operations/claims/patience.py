@@ -38,11 +38,14 @@ def ask(request: ClaimRequest) -> Op[ClaimState]:
 
 
 def patient(request: ClaimRequest, attempt: Attempt) -> Op[ClaimState]:
-    """Make a request; retry it as long as that is worthwhile."""
-    try:
-        return (yield from attempt(request))
-    except Exception as error:
-        request.error = error
+    """Make a request, unless a first attempt has failed; retry it as long as that is worthwhile."""
+    if request.error is None:
+        if request.is_done:
+            return request.state
+        try:
+            return (yield from attempt(request))
+        except Exception as error:
+            request.error = error
 
     def again(_: Sequence[ClaimRequest]) -> Op[None]:
         request.error = None

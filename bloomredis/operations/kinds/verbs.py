@@ -13,7 +13,7 @@ from bloomredis.arguments import listed
 from bloomredis.bits.batch import Encoded
 from bloomredis.errors import ClaimLostError, FilterFullError
 from bloomredis.operations.claims.calls import MOST_CLAIMS, Claims
-from bloomredis.operations.claims.patience import Attempt, ask, patient, retry_patiently
+from bloomredis.operations.claims.patience import ask, patient, retry_patiently
 from bloomredis.operations.claims.requests import ClaimRequest, Verb
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
@@ -75,11 +75,10 @@ class ItemOperations(ABC):
         item: object,
         lease: float | timedelta,
         owner: str | None = None,
-    ) -> Op[ClaimState]:
-        """Claim an item, unless it is done or another worker holds it."""
+    ) -> ClaimRequest:
+        """Return the request to claim an item, unless it is done or another worker holds it."""
         options = ClaimOptions.of(lease, owner)
-        state = ClaimState.new(item, self.codec.encode(item), options)
-        return patient(ClaimRequest("claim", state, options), self._attempt)
+        return ClaimRequest("claim", ClaimState.new(item, self.codec.encode(item), options), options)
 
     def claim_many(
         self,
@@ -110,31 +109,25 @@ class ItemOperations(ABC):
             raise_interrupted("claim_many", claims, batch, error_to_raise(errors))
         return claims
 
-    def commit(self, state: ClaimState) -> Op[None]:
-        """Add the item to the filter and end the claim, in one step."""
-        if state.status != "done":
-            state.end()
-            yield from patient(ClaimRequest("commit", state), self._attempt)
+    def commit(self, state: ClaimState) -> ClaimRequest:
+        """Return the request to add the item to the filter and end the claim, in one step."""
+        return self._end("commit", state, is_done=state.status == "done")
 
     def commit_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Commit claims in one round trip; return the state of each afterwards."""
         return self._end_many("commit", claims, states)
 
-    def release(self, state: ClaimState) -> Op[None]:
-        """Release the item."""
-        if state.status == "claimed":
-            state.end()
-            yield from patient(ClaimRequest("release", state), self._attempt)
+    def release(self, state: ClaimState) -> ClaimRequest:
+        """Return the request to release the item."""
+        return self._end("release", state, is_done=state.status != "claimed")
 
     def release_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Release claims in one round trip; return the state of each afterwards."""
         return self._end_many("release", claims, states)
 
-    def extend(self, state: ClaimState, lease: float | timedelta) -> Op[None]:
-        """Hold the item for `lease` seconds (or a timedelta) from now."""
-        duration = arguments.milliseconds("lease", lease)
-        request = ClaimRequest("extend", state, lease=duration)
-        yield from patient(request, self._attempt)
+    def extend(self, state: ClaimState, lease: float | timedelta) -> ClaimRequest:
+        """Return the request to hold the item for `lease` seconds (or a timedelta) from now."""
+        return ClaimRequest("extend", state, lease=arguments.milliseconds("lease", lease))
 
     def extend_many(
         self, claims: Sequence[object], states: Sequence[ClaimState], lease: float | timedelta
@@ -151,6 +144,14 @@ class ItemOperations(ABC):
     def server_of(self, encoded: bytes) -> int:  # noqa: ARG002 - for its overrides
         """Return the number of an item's server, among the filter's servers."""
         return 0
+
+    def _end(self, verb: Verb, state: ClaimState, *, is_done: bool) -> ClaimRequest:
+        """Return the request that ends a claim; there is nothing to do if it `is_done`."""
+        request = ClaimRequest(verb, state)
+        request.is_done = is_done
+        if not is_done:
+            state.end()
+        return request
 
     def _end_many(
         self,
@@ -186,10 +187,9 @@ class ItemOperations(ABC):
         yield from self.attempt(requests)
         yield from retry_patiently(requests, self.attempt)
 
-    @property
-    def _attempt(self) -> Attempt:
-        """Makes an attempt at one request, alone or together with those of other callers."""
-        return ask if self.shares else self.attempt_one
+    def answer_one(self, request: ClaimRequest) -> Op[ClaimState]:
+        """Make a request, alone or with those of other callers; retry it while that is worthwhile."""
+        return patient(request, ask if self.shares else self.attempt_one)
 
     def attempt_one(self, request: ClaimRequest) -> Op[ClaimState]:
         """Make an attempt at a request; return the claim, or raise the error."""
