@@ -39,6 +39,7 @@ class Synchronous:
     def __init__(self, path: str, tag: str) -> None:
         self._client = redis.Redis(unix_socket_path=path)
         self._one = BloomFilter(self._client, f"{tag} one", **SIZE)
+        self._one.reserve()  # a test creates no filter
         self._sharded = ShardedBloomFilter(self._client, f"{tag} sharded", shards=16, **SIZE)
         self._sharing = BloomFilter(self._client, f"{tag} sharing", coalesce=True, **SIZE)
         self._loaded = f"{tag} loaded"
@@ -96,6 +97,7 @@ class Asynchronous:
         self._runner = asyncio.Runner()
         self._client = redis.asyncio.Redis(unix_socket_path=path)
         self._one = bloomredis.asyncio.BloomFilter(self._client, f"{tag} asyncio", **SIZE)
+        self._runner.run(self._one.reserve())
         self._once = self._one.once(renew=False)(_nothing)
 
     def by_tasks(self, count: int, verb: str) -> Run:
