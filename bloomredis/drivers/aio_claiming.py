@@ -197,7 +197,10 @@ class Claimer(AsyncDriven, Generic[I]):
             @functools.wraps(function)
             async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | Any:
                 item = item_of(*args, **kwargs)
-                async with self.claim(item, lease, renew=renew) as claim:
+                # asyncio: a claim that is awaited needs no `Claiming`
+                async with await self._claim(item, lease, renew=renew, owner=None) as claim:
+                    # sync: with self.claim(item, lease, renew=renew) as claim:
+                    # both.
                     if claim:
                         return await function(*args, **kwargs)
                     if on_busy is None or claim.state != "busy":

@@ -200,15 +200,16 @@ class ItemOperations(ABC):
 
         Simultaneous scripts share a round trip.  Two requests about one item must not be in one script.
         """
-        runs = list[dict[ClaimRequest, None]]()
-        current = dict[Hashable, dict[ClaimRequest, None]]()
+        runs = list[dict[bytes, ClaimRequest]]()
+        current = dict[Hashable, dict[bytes, ClaimRequest]]()
         for request in requests:
-            run = current.get(request.group)
-            if run is None or request in run or (len(run) >= MOST_CLAIMS and request.verb != "claim"):
-                run = current[request.group] = {}
+            group, item = request.group, request.encoded
+            run = current.get(group)
+            if run is None or item in run or (len(run) >= MOST_CLAIMS and request.verb != "claim"):
+                run = current[group] = {}
                 runs.append(run)
-            run[request] = None
-        attempts = [self.attempted([*run]) for run in runs]
+            run[item] = request
+        attempts = [self.attempted([*run.values()]) for run in runs]
         yield from attempts[0] if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
 
     def attempt_shared(
