@@ -177,6 +177,11 @@ def _same(held: Any) -> Any:
     return held
 
 
+def ended(operations: Any, request: Any) -> Any:
+    """Run a request about a claim; it has no answer."""
+    yield from operations.answer_one(request)
+
+
 def _token(request: Request) -> str | None:
     return None if request.earlier is None else request.earlier.token
 
@@ -194,12 +199,12 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "clear": lambda f, _, __: f.clear(),
     "delete": lambda f, _, __: f.delete(),
     "acknowledge": lambda f, _, __: f.reserve(marks=True),
-    "claim": lambda f, _, items: f.claim(items[0], LEASE),
-    "claim_as": lambda f, request, items: f.claim(items[0], LEASE, request.holder),
+    "claim": lambda f, _, items: f.answer_one(f.claim(items[0], LEASE)),
+    "claim_as": lambda f, request, items: f.answer_one(f.claim(items[0], LEASE, request.holder)),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE, _same),
-    "commit": lambda f, request, _: f.commit(request.held),
-    "release": lambda f, request, _: f.release(request.held),
-    "extend": lambda f, request, _: f.extend(request.held, EXTENDED),
+    "commit": lambda f, request, _: ended(f, f.commit(request.held)),
+    "release": lambda f, request, _: ended(f, f.release(request.held)),
+    "extend": lambda f, request, _: ended(f, f.extend(request.held, EXTENDED)),
     "renew": lambda f, request, _: f.renew_many([request.held]),
 }
 _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {

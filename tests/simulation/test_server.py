@@ -222,18 +222,23 @@ def claimed(operation: Op[ClaimState], held: list[ClaimState]) -> Op[None]:
     held.append((yield from operation))
 
 
+def ended(f: Any, verb: str, *arguments: Any) -> Any:
+    """Run a call about a claim, which ends it only when it begins."""
+    yield from f.answer_one(getattr(f, verb)(*arguments))
+
+
 def called(rng: random.Random, f: Any, held: list[ClaimState]) -> Any:
     """Return a random call of a filter."""
     item, some = rng.choice(ITEMS), rng.choices(ITEMS, k=rng.randrange(2, 30))
     ready = [each for each in held if each.status == "claimed"]
     calls = [f.add(item), f.contains(item), f.add_many(some), f.contains_many(some)]
-    calls += [claimed(f.claim(item, 1000), held), f.claim_many(some[:3], 1000, held.append)]
+    calls += [claimed(f.answer_one(f.claim(item, 1000)), held), f.claim_many(some[:3], 1000, held.append)]
     calls += [f.info()] if rng.random() < 0.1 else []
     calls += [f.clear(), f.delete(), f.reserve()] if rng.random() < 0.1 else []
     calls += [f.remove(item)] if isinstance(f, CountingOperations) else []
     if ready:
         claim = rng.choice(ready)
-        calls += [f.commit(claim), f.release(claim), f.extend(claim, 2000)]
+        calls += [ended(f, "commit", claim), ended(f, "release", claim), ended(f, "extend", claim, 2000)]
     return rng.choice(calls)
 
 

@@ -14,6 +14,7 @@ from tests.history import seats
 from tests.history.calls import Ask
 from tests.rules.calls import Call as Record
 from tests.simulation.actions import Scenario
+from tests.simulation.calls import ended
 from tests.simulation.environment import Environment
 from tests.simulation.history import Violation
 from tests.simulation.many.debts import Debts, called
@@ -234,9 +235,9 @@ def _same(held: Any) -> Any:
 
 _OPERATIONS: Final[dict[str, Any]] = {
     **seats.VERBS,
-    "claim": lambda f, ask: f.claim(ask.items[0], ask.lease),
+    "claim": lambda f, ask: f.answer_one(f.claim(ask.items[0], ask.lease)),
     "claim_many": lambda f, ask: f.claim_many(ask.items, ask.lease, _same),
-    "commit": lambda f, ask: f.commit(ask.claim[1]),
-    "release": lambda f, ask: f.release(ask.claim[1]),
-    "extend": lambda f, ask: f.extend(ask.claim[1], ask.lease),
+    "commit": lambda f, ask: ended(f, f.commit(ask.claim[1])),
+    "release": lambda f, ask: ended(f, f.release(ask.claim[1])),
+    "extend": lambda f, ask: ended(f, f.extend(ask.claim[1], ask.lease)),
 }
