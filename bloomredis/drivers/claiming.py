@@ -51,8 +51,9 @@ class Claimer(Driven, Generic[I]):
                 if claim:
                     fetch(url)
 
-        Of concurrent claims on an item exactly one is `"claimed"`.  The item is in the filter from the commit
-        on.  If a worker crashes, its lease runs out, and then another worker may claim the item.
+        Of concurrent claims on an item exactly one is `"claimed"`, unless they have one `owner`.  From the
+        commit on the item is in the filter.  If a worker crashes, its lease runs out, and then another worker
+        may claim the item.
 
         The claim costs one round trip, and its commit another one.  If the client's pool has no connection
         left, each of the two waits for one, up to 20 seconds.

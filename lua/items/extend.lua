@@ -22,8 +22,12 @@ if not (is_fit and lease and lease >= 1 and lease < 2 ^ 53 and lease % 1 == 0) t
 end
 local answers, header, is_outlived = {}, nil, false
 for i = 1, count do  -- the server may refuse to read a key, so all are read before the first change
-  local mine = ARGV[1 + i]
-  answers[i] = call('GET', KEYS[i]) == mine and 1 or 0
+  local claim, mine = KEYS[i], ARGV[1 + i]
+  local held = redis.pcall('GET', claim)
+  if type(held) == 'table' then
+    -- rare: other_type
+  end
+  answers[i] = held == mine and 1 or 0
   if answers[i] == 1 and record then
     -- A rotating filter's record must outlive a claim, whose value names the record's generation.
     header = header or redis.pcall('GETRANGE', record, 0, HEADER_BYTES - 1)

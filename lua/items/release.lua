@@ -8,18 +8,23 @@
 -- include: format
 -- include: claims
 
-local answers = {}
+local call, answers = redis.call, {}
 for i = 1, math.max(1, #ARGV) do  -- the server may refuse to read a key, so all are read before the first change
   local malformed = check_value(ARGV[i])
   if malformed then
     return malformed
   end
-  answers[i] = redis.call('GET', KEYS[i]) == ARGV[i] and 1 or 0
+  local claim = KEYS[i]
+  local held = redis.pcall('GET', claim)
+  if type(held) == 'table' then
+    -- rare: other_type
+  end
+  answers[i] = held == ARGV[i] and 1 or 0
 end
 for i = 1, #ARGV do
   if answers[i] == 1 then
     -- This value stops a delayed copy of the claim.
-    redis.call('SET', KEYS[i], ARGV[i] .. RELEASED, 'PX', RECEIPT_MS)
+    call('SET', KEYS[i], ARGV[i] .. RELEASED, 'PX', RECEIPT_MS)
   end
 end
 return table.concat(answers)

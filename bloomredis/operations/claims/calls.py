@@ -349,12 +349,13 @@ class Claims:
     def _release(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Release items; nothing happens for one that is not held any more."""
         held = [each for each in requests if each.state.status == "claimed"]
-        if held:
-            yield from self._call(_RELEASE, held, (), ())
-        for request in requests:
+        answers = (yield from self._call(_RELEASE, held, (), ())) if held else ""
+        for request, answer in zip(held, answers, strict=True):
             state = request.state
-            if request in held:
-                state.status, state.session = "released", None  # a pending commit is not retried
+            # Another call may have ended the claim meanwhile, and a pending commit may have done so before.
+            if state.status == "claimed" and (answer == "1" or state.session is None):
+                state.status, state.session = "released", None
+        for request in requests:
             request.is_done = True
 
     def _extend(self, requests: Sequence[ClaimRequest]) -> Op[None]:
@@ -389,6 +390,8 @@ class Claims:
                     request.is_done = True
                 elif request.verb == "renew" and not state.is_renewable:
                     request.is_done = True  # the commit or release has ended the claim
+                elif state.status != "claimed":
+                    _check(request)  # so has a call beside this one
                 else:
                     state.loss_unreported = request.verb == "renew"
                     request.fail(lost_error(state))

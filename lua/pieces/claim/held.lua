@@ -1,8 +1,8 @@
 -- The key of the claim has the value `held`, or is missing though a claim is to be replaced.  Sets `is_busy` unless
 -- the caller may claim the item.
 -- include: claims
-if type(held) == 'table' and not tostring(held.err):find('WRONGTYPE') then
-  held = call('GET', claim)  -- raises the server's error
+if type(held) == 'table' then
+  -- paste: other_type
 end
 if replaced then
   is_busy = held ~= generation .. replaced:sub(i * OWNER_BYTES - OWNER_BYTES + 1, i * OWNER_BYTES)

@@ -1,7 +1,7 @@
 -- The caller does not hold the claim.
 local held = redis.pcall('GET', claim)
-if type(held) == 'table' and not tostring(held.err):find('WRONGTYPE') then
-  call('GET', claim)  -- raises the server's error
+if type(held) == 'table' then
+  -- paste: other_type
 end
 -- paste: test
 reply = there and 2 or 0
