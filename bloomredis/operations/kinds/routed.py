@@ -37,7 +37,7 @@ from bloomredis.operations.kinds.runs import (
 )
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Options, Seconds
-from bloomredis.protocol.gather import gather, on_server, unless_failed
+from bloomredis.protocol.gather import error_to_raise, gather, on_server, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import parse_token
 from bloomredis.protocol.replies import is_answer
@@ -309,7 +309,7 @@ class RoutedOperations(ItemOperations):
             )
             done = min((each.since for each in parts.values() if each.load.items), default=read)
             if errors := [each for each in outcomes if isinstance(each, Exception)]:
-                _raise_unread(errors[0], [each.load for each in parts.values()], read, done)
+                _raise_unread(error_to_raise(errors), [each.load for each in parts.values()], read, done)
             if progress is not None and done > told:
                 told = done
                 progress(done)
