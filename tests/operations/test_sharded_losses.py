@@ -14,13 +14,16 @@ from bloomredis import (
     FilterLostError,
     FilterMismatchError,
     OutcomeUnknownError,
+    ServerRefusedError,
     ShardedBloomFilter,
 )
 from bloomredis.operations.kinds.runs import merge_answers
 from bloomredis.stored.shards import record as shard_record
 from tests.support.losing import LosingClient
+from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
 from tests.support.values import for_each
+from tests.support.waiting import wait_until
 
 
 def lose_one(client: redis.Redis) -> str:
@@ -168,8 +171,8 @@ def test_expire_and_delete_cover_everything(bloom: Any, client: redis.Redis) -> 
     f.add_many(ITEMS[:5])
     f.expire(1000)
     f.add_many(ITEMS)
-    for key in ["seen", *shard_keys(client)]:
-        assert 990_000 < client.pttl(key) <= 1_000_000
+    assert 990_000 < client.pttl("seen") <= 1_000_000
+    assert all(1_020_000 < client.pttl(key) <= 1_030_000 for key in shard_keys(client))
     assert f.delete()
     assert not f.delete()
     assert not client.exists("seen", *shard_keys(client))
@@ -177,10 +180,11 @@ def test_expire_and_delete_cover_everything(bloom: Any, client: redis.Redis) -> 
 
 
 def test_ttl_is_that_of_all_parts(bloom: Any, client: redis.Redis) -> None:
-    """The record and every shard expire with it."""
+    """The record expires with it, and every shard half a minute later."""
     f = bloom.sharded(client, "seen", **OPTIONS, ttl=50)
     f.add_many(ITEMS)
-    assert all(40_000 < client.pttl(key) <= 50_000 for key in ["seen", *shard_keys(client)])
+    assert 40_000 < client.pttl("seen") <= 50_000
+    assert all(70_000 < client.pttl(key) <= 80_000 for key in shard_keys(client))
 
 
 @for_each("data", [b"no filter at all", b"bloomr\2" + bytes(57)])
@@ -195,3 +199,43 @@ def test_a_shard_that_cannot_be_read(bloom: Any, client: redis.Redis, data: byte
     assert bloom.sharded(client, "seen", **OPTIONS).delete()
     assert client.get(key) == data
     assert shard_keys(client) == [key]
+
+
+def test_a_load_tells_of_a_loss_whatever_else_has_failed(server: Server) -> None:
+    """The server refuses the first shard; that error would hide the loss of another shard."""
+    with server.client() as client, server.client(username="limited") as limited:
+        f = ShardedBloomFilter(client, "seen", **OPTIONS)
+        f.add_many(ITEMS)
+        _, lost, *_ = keys = shard_keys(client)
+        allowed = ["seen*", *(f"*{key}*" for key in keys[1:])]
+        client.acl_setuser("limited", enabled=True, nopass=True, keys=allowed, commands=["+@all"])
+        g = ShardedBloomFilter(limited, "seen", **OPTIONS)
+        for expected in (ServerRefusedError, FilterLostError):
+            with pytest.raises((expected, BatchInterruptedError)) as caught:
+                g.load(ITEMS)
+            assert isinstance(cause(caught.value), expected)
+            client.delete(lost)
+
+
+def test_the_shards_outlive_the_record_a_little(bloom: Any, client: redis.Redis) -> None:
+    """A filter that has expired is not lost: a new object begins an empty one, whatever is left of it."""
+    f = bloom.sharded(client, "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    f.expire(0.05)
+    left = min(client.pttl(key) for key in shard_keys(client))
+    wait_until("the record expires", lambda: not client.exists("seen"))
+    assert 29_000 < left <= 30_050
+    new = bloom.sharded(client, "seen", **OPTIONS)
+    assert not any(new.contains_many(ITEMS))
+    assert all(new.add_many(ITEMS))
+
+
+def test_expire_of_a_filter_that_has_just_expired(bloom: Any, client: redis.Redis) -> None:
+    """It raises, and the shards that are left do not live longer: others begin an empty filter."""
+    f = bloom.sharded(client, "seen", **OPTIONS, ttl=20)
+    f.add_many(ITEMS)
+    client.delete("seen")
+    with pytest.raises(FilterLostError):
+        f.expire(5000)
+    assert all(0 < client.pttl(key) <= 50_000 for key in shard_keys(client))
+    assert all(bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS))

@@ -1,7 +1,8 @@
 """The shards of a sharded filter.
 
 A shard is created with a time to live of a minute.  Its creator reads the record again and then *settles* the
-shard: the shard gets the record's time to live.  A shard whose record has vanished by then expires.
+shard: the shard gets the record's time to live, and half a minute more.  A shard whose record has vanished by
+then expires.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from bloomredis.stored.state.versioned import LOSSES, Versioned
 
 PART_MS: Final = 60_000
 """The time to live of a shard until its creator has read the record again."""
+OUTLIVED_MS: Final = PART_MS // 2
+"""The time for which shards outlive a record that expires: shards that stay longer tell of its loss."""
 _RESERVE, _DESCRIBE = (scripts.load_script(verb, forms.state) for verb in ("reserve", "describe"))
 _DELETE, _SETTLE = (scripts.load_script(verb, forms.integer) for verb in ("delete", "settle_part"))
 

@@ -7,7 +7,7 @@ shards are being created, and then takes these steps:
 1. Create the missing shards, empty, with a time to live of a minute.
 2. Read the record.  If it has changed, begin again with the stored record.
 3. If shards of an earlier record were found, delete them and begin again.
-4. Settle the shards: give them the record's time to live.
+4. Settle the shards: give them the record's time to live, and half a minute more.
 5. Write the times of the shards and the state "in use" into the record.
 
 Every client that opens a record not in use takes these steps, so a client may die at any of them.  A client
@@ -41,7 +41,7 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.shards import record as shard_record
-from bloomredis.stored.shards.parts import Seen, StoredShard
+from bloomredis.stored.shards.parts import OUTLIVED_MS, Seen, StoredShard
 from bloomredis.stored.shards.record import DELETED, IN_USE, MAKING, NEW, RESTORED, ShardRecord
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
@@ -287,7 +287,7 @@ class StoredShards(Versioned[SeenRecord]):
                 self._lose_record()
             yield from self._drop(record, others)
             return None
-        ttl = 0 if found.ttl < 0 else max(1, found.ttl)
+        ttl = 0 if found.ttl < 0 else found.ttl + OUTLIVED_MS
         if not all(
             (yield from self.each(shards[number].settle(seen, ttl) for number, seen in there.items()))
         ):
@@ -414,17 +414,17 @@ class StoredShards(Versioned[SeenRecord]):
             yield from self.if_unchanged(_DELETE, [self.key], [record.head.identity])
 
     def expire(self, ttl: int) -> Op[None]:
-        """Let all shards, and then the record, expire in `ttl` ms."""
+        """Let the record expire in `ttl` ms, and then all shards half a minute later.
+
+        The shards are there as long as the record, even if it is about to expire.
+        """
         with self._begun("expire"):
             handle = rounds = None
-            while self.handle is None or self.handle is not handle:  # repeat if the filter was replaced
+            while handle is None or self.handle is not handle:  # repeat if the filter was replaced
                 rounds = yield from next_round(rounds, self.name)
-                yield from self.acquire()
-                if (yield from self.or_none(self.refreshed())) is None:
-                    continue  # it has vanished as soon as it was made
-                handle = self.handle
-                yield from self.each_shard(lambda shard: shard.expire(ttl))
                 yield from super().expire(ttl)
+                handle = self.handle
+                yield from self.each_shard(lambda shard: shard.expire(ttl + OUTLIVED_MS))
 
 
 def _time(seen: Seen | None) -> int:
