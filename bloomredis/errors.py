@@ -117,6 +117,8 @@ class ServerRefusedError(BloomError):
     `word` is the first word of the server's error, such as ``OOM`` or ``READONLY``.
     """
 
+    is_pending: bool = False  # an earlier attempt of the call may have been executed
+
     def __init__(
         self, problem: str = "", word: str = "", *, advice: str = "", command: str | None = None
     ) -> None:

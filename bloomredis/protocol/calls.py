@@ -72,7 +72,7 @@ class ScriptCall(Call, Generic[R]):
 
     def wire(self) -> Wire | None:
         """Return the encoded command in one piece and the number of replies; None if the call has a WAIT."""
-        return None if self.wait is not None else ([packed(self.commands[0])], 1)
+        return _wire(self)
 
     def value_of(self, outcome: Outcome) -> R:
         """Return the value of the script's reply; raise the outcome if it is an error.
@@ -88,9 +88,20 @@ class ScriptCall(Call, Generic[R]):
         """Return the same call with EVAL, which carries the script."""
         command = ("EVAL", self.script.text, *self.tail)
         commands, server = confirmed(command, self.wait), self.server
-        call = PlainCall(commands, is_single=self.wait is None, again=self.again, server=server)
+        call = _TextCall(commands, is_single=self.wait is None, again=self.again, server=server)
         call.stands_for = (self,)
         return call
+
+
+class _TextCall(PlainCall):
+    """A call of a script by its text."""
+
+    def wire(self) -> Wire | None:
+        return _wire(self)
+
+
+def _wire(call: Call) -> Wire | None:
+    return ([packed(call.commands[0])], 1) if call.is_single else None
 
 
 def call(

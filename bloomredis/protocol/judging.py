@@ -18,12 +18,10 @@ from bloomredis.protocol.replies import (
     ENDED,
     FULL,
     STALE,
-    RefusedAgain,
     explained,
     failed,
     is_unsent,
     is_used_by_clone,
-    raise_explained,
 )
 from bloomredis.protocol.steps import Call, Outcome
 
@@ -72,11 +70,12 @@ def _is_refusal(error: BaseException, *, by_client: bool) -> bool:
 
 def raise_judged(call: Call, error: Exception) -> NoReturn:
     """Raise the error of this library for the error of a call's last attempt."""
+    meaning = explained(error, call.about)
     if judge(call, error) is Verdict.PENDING:
-        meaning = explained(error, call.about)
         if is_unsent(error):
             raise failed(f"{call.lost}; then {error}", call.about) from error
         if isinstance(meaning, ServerRefusedError):
-            ways_out = {"advice": meaning.advice, "command": meaning.command}
-            raise RefusedAgain(meaning.problem, meaning.word, **ways_out) from error
-    raise_explained(error, call.about)
+            meaning.is_pending = True
+    if meaning is error:
+        raise error
+    raise meaning from error

@@ -33,10 +33,6 @@ class Unconfirmed(ConnectionFailedError):  # noqa: N818 - callers see its base c
     """A write that was done, but that too few replicas confirmed."""
 
 
-class RefusedAgain(ServerRefusedError):  # noqa: N818 - callers see its base class
-    """A refusal of the last attempt of a pending call."""
-
-
 MISSING: Final = "BLOOMMISSING"
 FOREIGN: Final = "BLOOMFOREIGN"
 CHANGED: Final = "BLOOMCHANGED"
@@ -330,7 +326,7 @@ class OutcomeMatters:
             raise outcome_unknown(error, self.name, self.advice, command=self.command) from client_error(
                 error
             )
-        if isinstance(error, RefusedAgain):
+        if isinstance(error, ServerRefusedError) and error.is_pending:
             raise refused_unknown(error, self.advice) from client_error(error)
 
 
