@@ -38,7 +38,7 @@ class Driven(Bound[SyncClient]):
         self._coalesce = operations.options.coalesce is True
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = threads.Threads(client, operations.add_shared)
-        self._tests = threads.Threads(client, lambda items, _: operations.contains_encoded(items))
+        self._tests = threads.Threads(client, lambda items, _: operations.contains_shared(items))
         operations.shares = self._coalesce
         self._sharing = threads.sharing_requests(client, operations) if self._coalesce else None
 
@@ -65,7 +65,7 @@ class AsyncDriven(Bound[AsyncClient]):
         self._coalesce = operations.options.coalesce is not False
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = tasks.Tasks(self.name, client, operations.add_shared)
-        self._tests = tasks.Tasks(self.name, client, lambda items, _: operations.contains_encoded(items))
+        self._tests = tasks.Tasks(self.name, client, lambda items, _: operations.contains_shared(items))
         operations.shares = self._coalesce
         self._sharing = tasks.sharing_requests(self.name, client, operations) if self._coalesce else None
 

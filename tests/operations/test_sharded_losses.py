@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
 import redis
+import redis.asyncio
 
+import bloomredis.asyncio
 from bloomredis import (
     BatchInterruptedError,
     FilterLostError,
@@ -201,20 +205,48 @@ def test_a_shard_that_cannot_be_read(bloom: Any, client: redis.Redis, data: byte
     assert shard_keys(client) == [key]
 
 
-def test_a_load_tells_of_a_loss_whatever_else_has_failed(server: Server) -> None:
-    """The server refuses the first shard; that error would hide the loss of another shard."""
-    with server.client() as client, server.client(username="limited") as limited:
-        f = ShardedBloomFilter(client, "seen", **OPTIONS)
-        f.add_many(ITEMS)
-        _, lost, *_ = keys = shard_keys(client)
+@contextmanager
+def refused_first_shard(server: Server) -> Iterator[list[str]]:
+    """Create a filter whose first shard the server refuses to the user "limited"; return the shards' keys."""
+    with server.client() as client:
+        ShardedBloomFilter(client, "seen", **OPTIONS).reserve()
+        keys = shard_keys(client)
         allowed = ["seen*", *(f"*{key}*" for key in keys[1:])]
         client.acl_setuser("limited", enabled=True, nopass=True, keys=allowed, commands=["+@all"])
-        g = ShardedBloomFilter(limited, "seen", **OPTIONS)
+        yield keys
+
+
+def test_a_load_tells_of_a_loss_whatever_else_has_failed(server: Server) -> None:
+    """The server refuses the first shard; that error would hide the loss of another shard."""
+    with refused_first_shard(server) as keys, server.client(username="limited") as limited:
+        f = ShardedBloomFilter(limited, "seen", **OPTIONS)
         for expected in (ServerRefusedError, FilterLostError):
             with pytest.raises((expected, BatchInterruptedError)) as caught:
-                g.load(ITEMS)
+                f.load(ITEMS)
             assert isinstance(cause(caught.value), expected)
-            client.delete(lost)
+            with server.client() as client:
+                client.delete(keys[1])
+
+
+def test_a_shard_that_is_refused_fails_its_own_items_only(server: Server) -> None:
+    """Tasks that share round trips get answers from the other shards; a loss is told to all."""
+
+    async def main(keys: list[str]) -> None:
+        record = shard_record.plan_record(10_000, 1e-6)
+        refused = [record.number(item.encode()) == 0 for item in ITEMS]
+        async with redis.asyncio.Redis(unix_socket_path=server.socket, username="limited") as client:
+            f = bloomredis.asyncio.ShardedBloomFilter(client, "seen", **OPTIONS)
+            for call, expected in ((f.add, True), (f.add, False), (f.contains, True)):
+                told = await asyncio.gather(*map(call, ITEMS), return_exceptions=True)
+                assert [isinstance(each, ServerRefusedError) for each in told] == refused
+                assert {each for each in told if isinstance(each, bool)} == {expected}
+            with server.client() as admin:
+                admin.delete(keys[1])
+            told = await asyncio.gather(*map(f.contains, ITEMS), return_exceptions=True)
+            assert sum(isinstance(each, FilterLostError) for each in told) >= len(ITEMS) - 1
+
+    with refused_first_shard(server) as keys:
+        asyncio.run(main(keys))
 
 
 def test_the_shards_outlive_the_record_a_little(bloom: Any, client: redis.Redis) -> None:

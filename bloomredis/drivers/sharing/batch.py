@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
+from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims.requests import ClaimRequest
-from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT, KeptAnswers, raise_interrupted
+from bloomredis.operations.items.outcomes import KeptAnswers, copied, own_error, raise_interrupted
 from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.protocol.gather import loss_in
 from bloomredis.protocol.steps import Ask, Op, Step
@@ -252,32 +252,11 @@ def _refused(asked: Several, own: list[Any], at: int) -> Exception:
 
 def _own_error(asked: Asked, own: list[Any], error: Exception, tokens: Sequence[str | None]) -> Exception:
     """Return the error for one caller, with the caller's own items and tokens."""
-    reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
-    mine: Exception
-    if not isinstance(reason, Exception):
-        mine = copied(error)
-    elif isinstance(asked, Several) and isinstance(error, BatchInterruptedError):
-        mine = rest = copy.copy(error)
-        rest.results, rest.rest, rest.tokens = own, asked.source[len(own) :], tokens
-        rest.final = getattr(reason, "final", False) and bool(tokens)  # else another caller's item is final
-    else:
-        mine = copied(reason)
-        if isinstance(mine, OutcomeUnknownError):
-            mine.token = tokens[0] if tokens else None
-            if mine.token is None:  # the item was not sent, or was sent with another caller's token
-                mine = OutcomeUnknownError(
-                    f"a call that shared a round trip with this one was not answered ({reason.__cause__})",
-                    advice=ON_THE_SAME_OBJECT,
-                )
-    if mine is not reason:
-        mine.__cause__ = reason or error.__cause__
+    if not (isinstance(asked, Several) and isinstance(error, BatchInterruptedError)):
+        return own_error(error, tokens)
+    reason = error.__cause__
+    mine = copy.copy(error)
+    mine.results, mine.rest, mine.tokens = own, asked.source[len(own) :], tokens
+    mine.final = getattr(reason, "final", False) and bool(tokens)  # else another caller's item is final
+    mine.__cause__ = reason
     return mine
-
-
-def copied(error: Exception) -> Exception:
-    """Return a copy, since callers must not share an exception; the error itself if copying fails."""
-    try:
-        mine = copy.copy(error)
-    except Exception:
-        return error
-    return mine if isinstance(mine, type(error)) else error

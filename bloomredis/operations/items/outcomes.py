@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Final, NoReturn, TypeVar
 
 from bloomredis.errors import (
@@ -66,6 +67,40 @@ class KeptAnswers(list[A]):
 
 class Answers(KeptAnswers[bool]):
     """The answers to a batch of adds: whether each item was new."""
+
+
+def own_error(error: Exception, tokens: Sequence[str | None]) -> Exception:
+    """Return the error of one item or caller, for the error of a call that several share.
+
+    :param tokens: begins with the item's own token; empty if the item was not sent.
+    """
+    reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
+    if not isinstance(reason, Exception):
+        mine = copied(error)
+        if mine is not error:
+            mine.__cause__ = error.__cause__
+        return mine
+    mine = copied(reason)
+    if isinstance(mine, OutcomeUnknownError):
+        mine.token = tokens[0] if tokens else None
+        mine.tokens = tokens[:1]
+        if mine.token is None:  # the item was not sent, or was sent with another caller's token
+            mine = OutcomeUnknownError(
+                f"a call that shared a round trip with this one was not answered ({reason.__cause__})",
+                advice=ON_THE_SAME_OBJECT,
+            )
+    if mine is not reason:
+        mine.__cause__ = reason
+    return mine
+
+
+def copied(error: Exception) -> Exception:
+    """Return a copy, since callers must not share an exception; the error itself if copying fails."""
+    try:
+        mine = copy(error)
+    except Exception:
+        return error
+    return mine if isinstance(mine, type(error)) else error
 
 
 def raise_unknown(

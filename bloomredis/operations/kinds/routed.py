@@ -30,10 +30,12 @@ from bloomredis.operations.kinds.runs import (
     PartItems,
     Picked,
     answers_of,
-    merge_answers,
+    answers_of_several,
     merge_replies,
     raise_interruption,
     store_one,
+    told_apart,
+    unless_interrupted,
 )
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Options, Seconds
@@ -187,6 +189,15 @@ class RoutedOperations(ItemOperations):
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
+        return self._added(encoded, items, answers_of)
+
+    def add_shared(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
+        """Add the items of several callers; a part that does not answer fails its own items only."""
+        return self._added(encoded, items, answers_of_several)
+
+    def _added(
+        self, encoded: Encoded, items: Sequence[object], merged: Callable[..., Answers]
+    ) -> Op[Answers]:
         yield from self._ready()
         runs, answered = self._runs(encoded), PartAnswers()
         calls, made = self._calls(runs, adds=True), list[CallAndOutcome | None]([None]) * len(runs)
@@ -213,10 +224,17 @@ class RoutedOperations(ItemOperations):
         except BaseException:  # the caller was cancelled or interrupted
             answered.store(range(len(items)))
             raise
-        return answers_of(items, outcomes, answered)
+        return merged(items, outcomes, answered)
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
+        return self._tested(encoded, unless_interrupted)
+
+    def contains_shared(self, encoded: Encoded) -> Op[list[bool]]:
+        """Test the items of several callers; a part that does not answer fails its own items only."""
+        return self._tested(encoded, told_apart)
+
+    def _tested(self, encoded: Encoded, merged: Callable[..., list[bool]]) -> Op[list[bool]]:
         yield from self._ready(creates=False)
         runs = self._runs(encoded)
         calls, made = self._calls(runs, adds=False), list[CallAndOutcome | None]([None]) * len(runs)
@@ -226,10 +244,7 @@ class RoutedOperations(ItemOperations):
         if all(each and is_answer(each[1], len(run.own), len(run.own)) for run, each in pairs):
             return merge_replies(runs, made)
         operations = [run.part.membership.test(run.batch, each) for run, each in pairs]
-        merged, error = merge_answers(len(encoded), (yield from self._gathered(runs, operations)))
-        if error is not None:
-            raise error
-        return cast("list[bool]", merged)
+        return merged(len(encoded), (yield from self._gathered(runs, operations)))
 
     def answer_store(self) -> StoreAnswers:
         """Return a function that stores answers for retries, for the present generation and process."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast, overload
 
 from bloomredis.bits.arrays import NDArray, np
-from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.items.outcomes import Answers, interrupted_by
+from bloomredis.errors import BatchInterruptedError, FilterLostError
+from bloomredis.operations.items.outcomes import Answers, interrupted_by, own_error
 from bloomredis.operations.kinds.pipelines import Queueing
-from bloomredis.protocol.gather import error_to_raise
+from bloomredis.protocol.gather import error_to_raise, loss_in
 from bloomredis.protocol.replies import digits_of
 from bloomredis.protocol.steps import Op
 
@@ -131,6 +131,44 @@ def answers_of(
     interrupted = interrupted_error(merged, items, error, outcomes)
     interrupted.answers = Answers(lambda i, _: answered.store([i]), interrupted.results)
     raise interrupted
+
+
+def answers_of_several(
+    items: Sequence[object],
+    outcomes: Sequence[tuple[list[int], list[bool] | Exception]],
+    answered: PartAnswers,
+) -> Answers:
+    """Return the answers to adds of several callers (`told_apart`)."""
+    try:
+        return Answers(lambda i, _: answered.store([i]), told_apart(len(items), outcomes))
+    except FilterLostError:
+        return answers_of(items, outcomes, answered)
+
+
+def told_apart(count: int, outcomes: Sequence[tuple[list[int], list[bool] | Exception]]) -> list[bool]:
+    """Return the answers to the items of several callers: an item of a part that failed has its own error.
+
+    :raises FilterLostError: the loss of the filter is an error for all.
+    """
+    merged, error = merge_answers(count, outcomes)
+    if error is not None and (lost := loss_in(error)):
+        raise lost
+    for own, failed in outcomes:
+        if isinstance(failed, Exception):
+            known, tokens = getattr(failed, "results", ()), getattr(failed, "tokens", ())
+            for at, i in enumerate(own[len(known) :]):
+                merged[i] = cast("bool", own_error(failed, tokens[at : at + 1]))
+    return cast("list[bool]", merged)
+
+
+def unless_interrupted(
+    count: int, outcomes: Iterable[tuple[list[int], list[bool] | Exception]]
+) -> list[bool]:
+    """Return a batch's answers; raise the error of a part."""
+    merged, error = merge_answers(count, outcomes)
+    if error is not None:
+        raise error
+    return cast("list[bool]", merged)
 
 
 def merge_answers(

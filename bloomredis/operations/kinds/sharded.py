@@ -88,7 +88,14 @@ class ShardedOperations(StoredOperations, RoutedOperations):
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
-        answers = yield from self.stored.or_none(super().contains_encoded(encoded))
+        return self._unless_missing(encoded, super().contains_encoded(encoded))
+
+    def contains_shared(self, encoded: Encoded) -> Op[list[bool]]:
+        """Test the items of several callers; a shard that does not answer fails its own items only."""
+        return self._unless_missing(encoded, super().contains_shared(encoded))
+
+    def _unless_missing(self, encoded: Encoded, testing: Op[list[bool]]) -> Op[list[bool]]:
+        answers = yield from self.stored.or_none(testing)
         return answers or [False] * len(encoded)
 
     def _batches(self, encoded: Encoded, owns: Sequence[NDArray[np.intp]]) -> Iterable[Encoded | Prepared]:

@@ -290,6 +290,10 @@ class ItemOperations(ABC):
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
 
+    def contains_shared(self, encoded: Encoded) -> Op[list[bool]]:
+        """Test the encoded items of several callers, each of whom gets an answer or an error of its own."""
+        return self.contains_encoded(encoded)
+
     @abstractmethod
     def local_parameters(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""
