@@ -14,6 +14,9 @@ import redis.asyncio
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError
 from bloomredis.drivers.sharing import tasks
+from bloomredis.drivers.sharing.batch import Batcher
+from bloomredis.operations.claims.requests import ClaimRequest, Verb
+from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -186,3 +189,20 @@ def test_an_answer_that_a_closed_loop_left_is_kept(any_server: Server) -> None:
             return [await f.add("a"), await f.add("a")]
 
     assert asyncio.run(ask()) == [True, False]
+
+
+def test_a_batch_of_requests_is_one_script() -> None:
+    """Claims and commits that wait together leave one after the other, in the order of their calls."""
+    queue = Batcher[int](lambda _: False, batches=2, fewest=1)
+    verbs: list[Verb] = ["commit", "claim", "claim", "commit", "claim", "release"]
+    for number, verb in enumerate(verbs):
+        state = ClaimState.new(f"{number}", b"%d" % number, ClaimOptions(1000))
+        queue.callers.append(number)
+        queue.asked.append(ClaimRequest(verb, state))
+    left = []
+    while batch := queue.depart():
+        left.append(batch.callers)
+        queue.end(batch.own)
+    assert sorted(number for batch in left for number in batch) == [*range(6)]
+    assert all(len({verbs[number] for number in batch}) == 1 for batch in left)
+    assert [batch[0] for batch in left] == sorted(batch[0] for batch in left)

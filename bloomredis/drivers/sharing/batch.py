@@ -167,8 +167,7 @@ class Batcher(Generic[W]):
             number = self._leaving(min(MOST_ITEMS, half))
             if not number:
                 break
-            callers, asked = self.callers[:number], self.asked[:number]
-            del self.callers[:number], self.asked[:number]
+            callers, asked = self._taken(number)
             if any(map(self._is_gone, callers)):
                 waiting = [not self._is_gone(caller) for caller in callers]
                 callers, asked = list(compress(callers, waiting)), list(compress(asked, waiting))
@@ -177,6 +176,22 @@ class Batcher(Generic[W]):
                 self.in_flight.append(batch.own)
                 return batch
         return None
+
+    def _taken(self, number: int) -> tuple[list[W], list[Asked]]:
+        """Remove the first calls from the queue, but no requests of another verb than the first one's.
+
+        So a batch of requests is one script.  Claims and commits that left together would stay together:
+        their callers' next requests would leave at one time, too.
+        """
+        callers, asked = self.callers[:number], self.asked[:number]
+        del self.callers[:number], self.asked[:number]
+        if isinstance(asked[0], ClaimRequest):
+            verbs = [each.verb for each in asked if isinstance(each, ClaimRequest)]
+            own = [verb == verbs[0] for verb in verbs]
+            others = [not each for each in own]
+            self.callers[:0], self.asked[:0] = compress(callers, others), compress(asked, others)
+            callers, asked = list(compress(callers, own)), list(compress(asked, own))
+        return callers, asked
 
     def _leaving(self, most: int) -> int:
         """Return the number of calls that leave together: up to `most` items in all, or one call with more.
