@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims.requests import ClaimRequest
-from bloomredis.operations.items.outcomes import KeptAnswers, copied, own_error, raise_interrupted
+from bloomredis.operations.items.outcomes import KeptAnswers, own_error, raise_interrupted
 from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.protocol.gather import loss_in
 from bloomredis.protocol.steps import Ask, Op, Step
@@ -218,15 +218,9 @@ def _answers(batch: Sequence[Asked], answers: BatchOutcome) -> Iterable[object]:
     """Return the answer or the error of each call."""
     if not isinstance(answers, list) or Several in map(type, batch):
         return _sliced(batch, answers)
-    return map(_answer_of_its_own, answers) if isinstance(batch[0], ClaimRequest) else answers
-
-
-def _answer_of_its_own(answer: object) -> object:
-    if not isinstance(answer, Exception):
-        return answer
-    own = copied(answer)
-    own.__cause__ = answer.__cause__
-    return own
+    if isinstance(batch[0], ClaimRequest):  # several may have one error
+        return [own_error(each, ()) if isinstance(each, Exception) else each for each in answers]
+    return answers
 
 
 def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
