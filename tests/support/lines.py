@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -17,13 +18,14 @@ class Interrupt(BaseException):
 def at_line(where: Callable[..., Any], number: int, act: Callable[[], object]) -> Iterator[list[int]]:
     """Call `act` before the n-th line (from 0) that a function executes; yield the lines so far.
 
-    A function that executes fewer lines is not interrupted.
+    A function that executes fewer lines is not interrupted.  The end of a `with` block is no line: the
+    interpreter handles no signal between the block and the call of `__exit__`.
     """
     code = getattr(where, "__func__", where).__code__
     lines: list[int] = []
 
     def local(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
+        if event == "line" and not _ends_a_block(frame, lines):
             lines.append(frame.f_lineno)
             if len(lines) == number + 1:
                 sys.settrace(None)
@@ -38,6 +40,11 @@ def at_line(where: Callable[..., Any], number: int, act: Callable[[], object]) -
         yield lines
     finally:
         sys.settrace(None)
+
+
+def _ends_a_block(frame: FrameType, before: Sequence[int]) -> bool:
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return frame.f_lineno in before and text.lstrip().startswith("with ")
 
 
 def interrupt() -> None:
