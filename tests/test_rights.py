@@ -400,7 +400,8 @@ def test_the_rule_of_the_module_layout_suffices(server: Server) -> None:
 def test_tls_is_verified(place: tuple[Server, str]) -> None:
     """Without the certificate's authority, or for another host name, no connection is made."""
     _, url = place
-    for other in (url.partition("?")[0], url.replace("127.0.0.1", "localhost")):
+    names = [url.replace("127.0.0.1", "localhost")] if redis.VERSION >= (6,) else []  # 5 compares no names
+    for other in (url.partition("?")[0], *names):
         client = redis.Redis.from_url(other, retry=None)
         with client, pytest.raises(ConnectionFailedError, match="certificate"):
             BloomFilter(client, "seen", **OPTIONS).add("a")

@@ -48,6 +48,7 @@ WRONG_TYPE: Final = "WRONGTYPE"
 _CLASSES: Final = {
     # redis-py removes these words from the message and raises a class for each.
     "NoScriptError": "NOSCRIPT",
+    "MasterNotFoundError": "",  # in redis-py 5 its text has the errors of the Sentinels
     "ReadOnlyError": "READONLY",
     "OutOfMemoryError": "OOM",
     "NoPermissionError": "NOPERM",
@@ -62,11 +63,12 @@ _CLASSES: Final = {
     "AskError": "ASK",  # the base class of MovedError
 }
 _TEXTS: Final = {
-    # Errors without their word: two from a command inside a script (6.2 and 7.0; from 7.2 on), two from the
+    # Errors without their word: two from a command inside a script (6.2 and 7.0; from 7.2 on), three from the
     # handshake of an asyncio client.
     "can't run this command": "NOPERM",
     "ACL failure in script": "NOPERM",
     "invalid username-password pair": "NOAUTH",
+    "Authentication required": "NOAUTH",  # redis-py 5
     "HELLO must be called with the client already authenticated": "NOAUTH",
     "all keys must map to the same key slot": "CROSSSLOT",  # by a cluster client
     "bit offset is not an integer or out of range": "proto-max-bulk-len",  # of a string that became too long

@@ -172,6 +172,8 @@ def test_a_rate_that_leaves_none_for_other_layers(any_server: Server) -> None:
 
 def test_a_lost_reply_does_not_adopt_twice(any_server: Server) -> None:
     """The command sends the call again, and succeeds."""
+    if redis.VERSION < (6,):
+        pytest.skip("redis-py 5 sends nothing again by itself")
     with any_server.client() as client:
         for name in ("first", "seen"):
             BloomFilter(client, name, **PLAN).add("x")

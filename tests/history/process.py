@@ -16,10 +16,7 @@ from typing import Any, Final
 
 import redis
 import redis.asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
-from redis.retry import Retry
 
 import bloomredis
 import bloomredis.asyncio
@@ -31,6 +28,7 @@ from tests.rules.calls import Call
 from tests.support import background
 from tests.support.background import Child, started
 from tests.support.holes import open_holes
+from tests.support.retries import async_retrying, retrying
 
 THREADS: Final = 3
 TASKS: Final = 6
@@ -123,8 +121,8 @@ class Process:
     def _client(self, stack: ExitStack) -> Any:
         if self._plan.nodes:
             return stack.enter_context(self._connected())
-        retry = Retry(NoBackoff(), self._dice.choice((0, 1, 3)))
-        client = redis.Redis(host="127.0.0.1", port=self._plan.port, retry=retry)
+        retries = retrying(self._dice.choice((0, 1, 3)))
+        client = redis.Redis(host="127.0.0.1", port=self._plan.port, **retries)
         stack.callback(client.close)
         _pools.append(client.connection_pool)
         return client
@@ -176,8 +174,8 @@ class Process:
             )
             with suppress(redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException):
                 return await made.initialize()
-        retry = AsyncRetry(NoBackoff(), self._dice.choice((0, 1, 3)))
-        return redis.asyncio.Redis(host="127.0.0.1", port=self._plan.port, retry=retry)
+        retries = async_retrying(self._dice.choice((0, 1, 3)))
+        return redis.asyncio.Redis(host="127.0.0.1", port=self._plan.port, **retries)
 
     async def _tasks(self) -> list[Call]:
         """Work in tasks, some of whose calls are cancelled."""

@@ -9,9 +9,6 @@ from typing import Any, Final
 
 import redis
 import redis.asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter
@@ -23,6 +20,7 @@ from tests.history.working import Worker
 from tests.rules.answers import History, violations
 from tests.rules.calls import Call
 from tests.support.proxy import proxied
+from tests.support.retries import async_retrying, retrying
 from tests.support.servers import Server
 
 LOST: Final = Rates(calm=0.0, faults=0.02, refused=1.0, only=("lost",))
@@ -54,8 +52,7 @@ class SeriesWorker(Worker):
 
 
 def _in_a_thread(plan: Plan, items: Sequence[str], batch: int) -> list[Call]:
-    retry = Retry(NoBackoff(), 1)
-    with redis.Redis(host="127.0.0.1", port=plan.port, retry=retry) as client:
+    with redis.Redis(host="127.0.0.1", port=plan.port, **retrying(1)) as client:
         seat = Seat("one", "object", BloomFilter(client, plan.seed, **SIZE))
         seat.run(SeriesWorker("one", plan, items, batch).work())
     return seat.records
@@ -71,8 +68,7 @@ def _in_batches(plan: Plan, items: Sequence[str]) -> list[Call]:
 
 def _in_tasks(plan: Plan, items: Sequence[str]) -> list[Call]:
     async def main() -> list[Call]:
-        retry = AsyncRetry(NoBackoff(), 1)
-        async with redis.asyncio.Redis(host="127.0.0.1", port=plan.port, retry=retry) as client:
+        async with redis.asyncio.Redis(host="127.0.0.1", port=plan.port, **async_retrying(1)) as client:
             shared: Any = bloomredis.asyncio.BloomFilter(client, plan.seed, **SIZE)
             seats = [Seat(f"task {i}", "object", shared) for i in range(TASKS)]
             shares = [SeriesWorker(f"task {i}", plan, items[i::TASKS]) for i in range(TASKS)]

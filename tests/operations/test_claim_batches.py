@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import redis
 from mmh3 import hash_bytes
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import (
@@ -30,6 +28,7 @@ from tests.support.clock import Clock
 from tests.support.commits import commit_once
 from tests.support.losing import losing
 from tests.support.proxy import Exchange, LateCopy, after, lost, passed, proxied
+from tests.support.retries import retrying
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -201,7 +200,7 @@ def test_lost_replies_lose_no_batch(server: Server, retries: int) -> None:
     items, dice = [f"{i}" for i in range(600)], random.Random(1)
     with losing(server.socket, share=0.03) as proxy:
         make(BloomFilter, server.client()).reserve()
-        f = make(BloomFilter, redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), retries)))
+        f = make(BloomFilter, redis.Redis(port=proxy.port, **retrying(retries)))
 
         def answered(call: Any, rest: list[Any]) -> list[Any]:
             found: list[Any] = []

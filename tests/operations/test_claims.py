@@ -34,6 +34,7 @@ from bloomredis.operations.claims.state import ClaimOptions
 from bloomredis.operations.events import CallEvent
 from tests.support.losing import losing
 from tests.support.racing import PROCESSES, race_threads
+from tests.support.retries import retrying
 from tests.support.servers import Server, binaries, running
 from tests.support.sizes import long, short
 from tests.support.values import for_each
@@ -315,7 +316,7 @@ def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
     """With one reply in ten lost, every item is claimed and committed once, and no commit fails."""
     items = [f"item-{i}" for i in range(300)]
     with losing(server.socket, share=0.1) as proxy:
-        client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), retries))
+        client = redis.Redis(port=proxy.port, **retrying(retries))
         make(BloomFilter, server.client()).reserve()
         f = make(BloomFilter, client)
 

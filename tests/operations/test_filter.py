@@ -291,10 +291,12 @@ def test_valkey_clients(bloom: Any, server: Server) -> None:
 def test_a_restart_changes_no_answer(bloom: Any) -> None:
     """A server that kept its data and lost the scripts works as before."""
     from tests.conftest import BINARIES
+    from tests.support.retries import retrying
     from tests.support.servers import running
 
     for binary in BINARIES.values():
-        with running(binary, "--appendonly", "yes", "--appendfsync", "always") as own, own.client() as client:
+        server = running(binary, "--appendonly", "yes", "--appendfsync", "always")
+        with server as own, own.client(**retrying(1)) as client:
             f = make(bloom, client)
             assert f.add("a")
             own.stop()

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import (
@@ -25,6 +23,7 @@ from bloomredis import (
 )
 from bloomredis.stored.shards import record as shard_record
 from tests.support.losing import losing
+from tests.support.retries import retrying
 from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
 from tests.support.values import for_each
@@ -256,8 +255,7 @@ def test_a_filter_made_anew_with_other_shards(bloom: Any, client: redis.Redis) -
 def test_lost_replies_change_no_answer(any_server: Server, way: str) -> None:
     """One reply in twenty is lost after execution, also while shards are created."""
     with losing(any_server.socket, 0.05) as proxy:
-        retry = Retry(NoBackoff(), 20)
-        with redis.Redis(port=proxy.port, retry=retry, protocol=2) as client:
+        with redis.Redis(port=proxy.port, protocol=2, **retrying(20)) as client:
             f = ShardedBloomFilter(client, "seen", **OPTIONS)
             told = [f.add(item) for item in ITEMS] if way == "one by one" else f.add_many(ITEMS)
             assert told == [True] * 400

@@ -9,11 +9,11 @@ from typing import Any
 import fakeredis
 import redis
 import redis.asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 
 import bloomredis
 import bloomredis.asyncio
+from tests.support.retries import async_retrying
 
 SAME = {"db", "username", "password", "decode_responses", "protocol", "host", "port"}
 """The options that a client and its counterpart share."""
@@ -99,7 +99,7 @@ def _same_retry(retry: Any) -> dict[str, Any]:
     retries = getattr(retry, "_retries", 0)
     if retries and not isinstance(retry._backoff, NoBackoff):
         return {}
-    return {"retry": AsyncRetry(NoBackoff(), retries)}
+    return async_retrying(retries)
 
 
 class _Waited:

@@ -16,11 +16,9 @@ from typing import Any, BinaryIO
 
 import redis
 import redis.asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from bloomredis.protocol import scripts
+from tests.support.retries import async_retrying, retrying
 from tests.support.waiting import PATIENCE
 
 _TEXTS = frozenset(b"$=!")  # a length, then that many bytes
@@ -241,15 +239,13 @@ class Proxy:
 
     def client(self, *, retries: int = 0, **options: Any) -> redis.Redis:
         """Return a client with that many retries, which is closed with the proxy."""
-        retry = Retry(NoBackoff(), retries)
-        made: redis.Redis = redis.Redis(host="127.0.0.1", port=self.port, retry=retry, **options)
+        made: redis.Redis = redis.Redis(host="127.0.0.1", port=self.port, **retrying(retries), **options)
         self._clients.callback(made.close)
         return made
 
     def asyncio_client(self, *, retries: int = 0, **options: Any) -> Any:
         """Return an asyncio client with that many retries; the caller closes it."""
-        retry = AsyncRetry(NoBackoff(), retries)
-        return redis.asyncio.Redis(host="127.0.0.1", port=self.port, retry=retry, **options)
+        return redis.asyncio.Redis(host="127.0.0.1", port=self.port, **async_retrying(retries), **options)
 
     def plan(self, verb: str, *fates: Fate) -> None:
         """Give these fates to the next calls of a script, in order."""

@@ -326,7 +326,7 @@ def _refusing(server: Server, proxy: LosingProxy) -> Iterator[list[int]]:
                 for least in (1, 0):
                     client.config_set("min-replicas-to-write", least)
 
-    proxy.fate = between
+    proxy.fate, proxy.lost = between, 1  # the first call is refused
     toggling = started(toggle)
     try:
         yield refusals
