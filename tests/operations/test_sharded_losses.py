@@ -238,7 +238,9 @@ def test_a_shard_that_is_refused_fails_its_own_items_only(server: Server) -> Non
             f = bloomredis.asyncio.ShardedBloomFilter(client, "seen", **OPTIONS)
             for call, expected in ((f.add, True), (f.add, False), (f.contains, True)):
                 told = await asyncio.gather(*map(call, ITEMS), return_exceptions=True)
-                assert [isinstance(each, ServerRefusedError) for each in told] == refused
+                # A call that the client made may be unknown: the client may have resent it.
+                failed = [isinstance(each, ServerRefusedError | OutcomeUnknownError) for each in told]
+                assert failed == refused
                 assert {each for each in told if isinstance(each, bool)} == {expected}
             with server.client() as admin:
                 admin.delete(keys[1])
