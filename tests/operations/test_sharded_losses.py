@@ -130,6 +130,20 @@ def test_the_shards_of_a_lost_record_tell_of_it(
         f.add_many(ITEMS)
 
 
+def test_who_meets_the_shards_of_a_lost_record_leaves_no_other(bloom: Any, client: redis.Redis) -> None:
+    """A new object of another capacity raises too, and programs that have the filter open go on."""
+    f = bloom.sharded(client, "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    client.delete("seen")
+    for _ in range(2):
+        with pytest.raises(FilterLostError):
+            bloom.sharded(client, "seen", capacity=11_000, error_rate=1e-6).add("a")
+        assert not client.exists("seen")
+    assert not any(f.add_many(ITEMS))
+    with pytest.raises(FilterLostError):
+        bloom.sharded(client, "seen", **OPTIONS).add("a")
+
+
 def test_a_token_of_a_lost_shard_is_void(any_client: redis.Redis) -> None:
     """Once the shard was made again, its receipts of before answer nobody: one call about an item is new."""
     losing = LosingClient(any_client)

@@ -284,6 +284,8 @@ class StoredShards(Versioned[SeenRecord]):
         others = {number: seen for number, seen in there.items() if not record.owns(seen.head)}
         if others:
             if record.state == NEW and not saw_loss and any(seen.stays for seen in others.values()):
+                if self._on_lost == "raise":  # a record that stayed might not have the shards' parameters
+                    yield from self.if_unchanged(_DELETE, [self.key], [record.head.identity])
                 self._lose_record()
             yield from self._drop(record, others)
             return None
