@@ -20,6 +20,7 @@ R = TypeVar("R")
 LOADED: Final = "bloomredis:guard:loaded"
 """The item that `load` adds last: a filter without it is incomplete, and guards nothing."""
 UNGUARDED: Final = "the database is not guarded by %r: %s"
+INCOMPLETE: Final = "a load is at work, or has died before its end; then call load() again"
 
 
 def guard(
@@ -34,7 +35,7 @@ def guard(
 
     Build the filter with `load`, and add an item before you commit its row: an item that is missing from the
     filter is answered as missing from the database.  If the filter does not exist, is incomplete or does not
-    answer, the function is called; unless the filter is only incomplete, a warning is logged once a minute.
+    answer, the function is called, and a warning is logged once a minute.
     After a loss the guard opens the filter again, so that it works as soon as any process has loaded the
     filter.  The guard has an object of its own for the filter, which creates nothing.  A call costs one round
     trip.
@@ -170,6 +171,8 @@ class _Guard:
         if not there and all(marked) and not opened.is_whole:
             (there,) = opened.filter.contains_many(items)  # it may have been tested before the last was added
             opened.is_whole = True
+        if not all(marked):
+            self._warn(INCOMPLETE)
         return there or not all(marked)
 
     async def is_there_asyncio(self, items: list[Any]) -> bool:
@@ -190,6 +193,8 @@ class _Guard:
         if not there and all(marked) and not opened.is_whole:
             (there,) = await opened.filter.contains_many(items)  # as above
             opened.is_whole = True
+        if not all(marked):
+            self._warn(INCOMPLETE)
         return there or not all(marked)
 
     def _at_present(self) -> _Opened:
@@ -208,8 +213,8 @@ class _Guard:
         self._warn(error)
         self._opened = None
 
-    def _warn(self, error: BloomError) -> None:
-        self._warnings.warn(UNGUARDED, self._seen.name, error)
+    def _warn(self, reason: BloomError | str) -> None:
+        self._warnings.warn(UNGUARDED, self._seen.name, reason)
 
 
 def _answer(missing: Any) -> Any:

@@ -85,6 +85,14 @@ def test_a_filter_that_was_lost_guards_nothing(
     assert database.asked == ["7", "x"]
 
 
+def test_a_load_that_has_died_is_told(seen: BloomFilter, caplog: pytest.LogCaptureFixture) -> None:
+    """Calls reach the database, and nobody would know why."""
+    seen.add_many(ROWS)
+    with caplog.at_level(logging.WARNING, "bloomredis"):
+        assert guard(seen)(Database().get)("x") is None
+    assert "'rows': a load is at work, or has died before its end; then call load() again" in caplog.text
+
+
 @pytest.mark.parametrize("how", ["flush", "clear", "delete"])
 def test_the_guards_of_other_processes_work_after_one_has_loaded_again(
     any_client: redis.Redis, how: str
