@@ -130,7 +130,10 @@ class Bound(Generic[C]):
             return
         given = type(client[0] if isinstance(client, list | tuple) else client).__name__
         if self._is_asyncio:
-            raise TypeError(f"{given} is no asyncio client; use bloomredis.{own}")
+            raise TypeError(
+                f"{given} is no asyncio client; use bloomredis.{own}, or make the client with "
+                "connect_asyncio() or redis.asyncio"
+            )
         raise TypeError(f"{given} is an asyncio client; use bloomredis.asyncio.{own}")
 
     @staticmethod
