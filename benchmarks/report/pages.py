@@ -120,17 +120,19 @@ KINDS: Final = (
 
 def _fleet() -> Iterator[Row]:
     """Yield the rows about a sharded filter, each with its figure's meaning for several nodes."""
-    one, says = sharding.over(1), "Shards cost the rest to 1, since a batch arrives in parts."
+    one, says = sharding.over(1), "The difference to 1 is the cost of shards: a batch arrives in parts."
     yield Row("1 cluster node", "`BloomFilter`", sharding.NODES, one, OURS, "busiest", says)
     for count in sharding.COUNTS[1:]:
         what, side = f"{count} cluster nodes", sharding.over(count)
-        says = f"The fleet takes so many times the load of 1 node; smaller parts cost the rest to {count}."
+        says = (
+            f"{count} nodes take this many times the load of 1; smaller parts cost the difference to {count}."
+        )
         yield Row(what, "1 cluster node", sharding.NODES, side, one, "busiest", says)
     for workload, first, *others in sharding.GROWING:
         for side in others:
             for quantity, whose in (("cpu", "server"), ("client", "client")):
                 what = f"{sharding.short(side)}, {whose} CPU"
-                says = f"Below 1, the same stream needs more {whose}s."
+                says = f"Below 1, the stream needs more {whose}s than the case beside it."
                 yield Row(what, sharding.short(first), workload, side, first, quantity, says)
 
 

@@ -36,7 +36,8 @@ class CallEvent(NamedTuple):
     :ivar busy: for `claim` and `claim_many`, the items that another worker holds.  Items that are neither new
         nor busy are done.
     :ivar lost: for `commit_many`, `release_many` and `extend_many`, the claims that were not held any more.
-    :ivar cached: number of items if the local cache answered the call; 0 if the call went to the server.
+    :ivar cached: number of items of a call that made no round trip of its own, since the local cache answered
+        it, or it shared that of another call; else 0.
     :ivar receipts: number of pending calls whose answers this call asked for.
     """
 
