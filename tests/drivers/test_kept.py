@@ -348,6 +348,8 @@ def test_metrics_of_the_package(own: redis.Redis, monkeypatch: pytest.MonkeyPatc
 )
 def test_options_of_the_client(any_server: Server, own: redis.Redis, options: dict[str, Any]) -> None:
     """The connection options of a client hold for direct calls."""
+    if redis.VERSION[0] == 7 and options == {"protocol": 3}:
+        pytest.skip("redis-py 7 wants a host for this protocol, and this is a unix socket")
     with any_server.client(**options) as other:
         f = make(other, keep_connection=True)
         assert [f.add("a"), f.add_many(["a", "b"]), f.contains("b")] == [True, [False, True], True]
@@ -582,9 +584,7 @@ def test_a_connection_that_another_thread_closes(
 
 
 @pytest.mark.parametrize("what", ["writelines", "transport"])
-def test_a_connection_that_uvloop_has_closed(
-    any_server: Server, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+def test_a_connection_that_uvloop_has_closed(any_server: Server, what: str) -> None:
     """On a closed connection uvloop raises RuntimeError, asyncio writes silently; the client reconnects."""
 
     async def main() -> None:
@@ -596,9 +596,8 @@ def test_a_connection_that_uvloop_has_closed(
             failing = gone if what == "writelines" else gone.transport
             name = "writelines" if what == "writelines" else "get_write_buffer_size"
             setattr(failing, name, Mock(side_effect=RuntimeError("the handler is closed")))
-            with monkeypatch.context() as patch:
-                patch.setattr(connection, "_writer", gone)
-                assert await f.add("a")
+            connection._writer = gone  # until the connection is made again
+            assert await f.add("a")
             assert not await f.add("a")
 
     asyncio.run(main())

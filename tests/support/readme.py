@@ -37,7 +37,7 @@ def module_rule() -> list[str]:
 
 def sharded_rule() -> str:
     """Return the addition to the rule for a sharded filter."""
-    found = re.search(r"A `ShardedBloomFilter` needs `(~\S+)` besides", RIGHTS.read_text())
+    found = re.search(r"A `ShardedBloomFilter` also needs `(~\S+)`", RIGHTS.read_text())
     assert found
     return found[1]
 
