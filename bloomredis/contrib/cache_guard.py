@@ -171,9 +171,7 @@ class _Guard:
         if not there and all(marked) and not opened.is_whole:
             (there,) = opened.filter.contains_many(items)  # it may have been tested before the last was added
             opened.is_whole = True
-        if not all(marked):
-            self._warn(INCOMPLETE)
-        return there or not all(marked)
+        return self._passes(there, marked)
 
     async def is_there_asyncio(self, items: list[Any]) -> bool:
         """Return the same for a filter of asyncio."""
@@ -193,9 +191,14 @@ class _Guard:
         if not there and all(marked) and not opened.is_whole:
             (there,) = await opened.filter.contains_many(items)  # as above
             opened.is_whole = True
-        if not all(marked):
-            self._warn(INCOMPLETE)
-        return there or not all(marked)
+        return self._passes(there, marked)
+
+    def _passes(self, there: bool, marked: list[bool]) -> bool:  # noqa: FBT001 - an answer of the filter
+        """Return whether a call reaches the function; warn if it does because the marker is missing."""
+        if all(marked):
+            return there
+        self._warn(INCOMPLETE)
+        return True
 
     def _at_present(self) -> _Opened:
         if self._lost is not None:

@@ -22,6 +22,7 @@ from bloomredis.protocol.replies import (
     failed,
     is_unsent,
     is_used_by_clone,
+    raise_meaning,
 )
 from bloomredis.protocol.steps import Call, Outcome
 
@@ -76,6 +77,4 @@ def raise_judged(call: Call, error: Exception) -> NoReturn:
             raise failed(f"{call.lost}; then {error}", call.about) from error
         if isinstance(meaning, ServerRefusedError):
             meaning.is_pending = True
-    if meaning is error:
-        raise error
-    raise meaning from error
+    raise_meaning(meaning, error)

@@ -193,7 +193,11 @@ def _of_server(error: Exception, about: str) -> Exception:
 
 def raise_explained(error: Exception, about: str = "") -> NoReturn:
     """Raise the error of this library for a client's error."""
-    meaning = explained(error, about)
+    raise_meaning(explained(error, about), error)
+
+
+def raise_meaning(meaning: Exception, error: Exception) -> NoReturn:
+    """Raise what a client's error means (`explained`)."""
     if meaning is error:
         raise error
     raise meaning from error

@@ -185,9 +185,9 @@ class Batcher(Generic[W]):
         """
         callers, asked = self.callers[:number], self.asked[:number]
         del self.callers[:number], self.asked[:number]
-        if isinstance(asked[0], ClaimRequest):
-            verbs = [each.verb for each in asked if isinstance(each, ClaimRequest)]
-            own = [verb == verbs[0] for verb in verbs]
+        first = asked[0]
+        if isinstance(first, ClaimRequest):
+            own = [isinstance(each, ClaimRequest) and each.verb == first.verb for each in asked]
             others = [not each for each in own]
             self.callers[:0], self.asked[:0] = compress(callers, others), compress(asked, others)
             callers, asked = list(compress(callers, own)), list(compress(asked, own))
