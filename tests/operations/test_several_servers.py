@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import re
 import threading
@@ -12,14 +13,17 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import bloomredis.asyncio
 from bloomredis import (
     BatchInterruptedError,
     BloomError,
 )
 from tests.support.background import Child
+from tests.support.retries import async_retrying
 from tests.support.servers import Server, binaries, running
 from tests.support.several import layout, on_servers, server_of
 from tests.support.sharding import ITEMS
@@ -175,6 +179,28 @@ def test_a_server_that_dies_interrupts_and_loses_nothing(bloom: Any, any_server:
         second.start()
         states = [claim.state for claim in (*claimed.value.results, *f.claim_many(claimed.value.rest))]
         assert states == ["claimed"] * 50
+
+
+def test_a_server_that_dies_fails_only_its_own_callers(any_server: Server) -> None:
+    """Tasks that share round trips get answers from the other server; the rest is new once it is back."""
+
+    async def main(second: Server) -> None:
+        sockets, never = (any_server.socket, second.socket), async_retrying(0)
+        pair = [redis.asyncio.Redis(unix_socket_path=each, **never) for each in sockets]
+        f = bloomredis.asyncio.BloomFilter(pair, "seen", layout=layout(2))
+        assert all(await asyncio.gather(*map(f.add, ITEMS[:50])))
+        second.stop()
+        told = await asyncio.gather(*map(f.add, ITEMS[50:]), return_exceptions=True)
+        assert [isinstance(each, BloomError) for each in told] == [server_of(f, i) == 1 for i in ITEMS[50:]]
+        assert {each for each in told if isinstance(each, bool)} == {True}
+        second.start()
+        left = [i for i, each in zip(ITEMS[50:], told, strict=True) if isinstance(each, BloomError)]
+        assert all(await asyncio.gather(*map(f.add, left)))
+        for each in pair:
+            await each.aclose()
+
+    with running(binaries()["valkey-9"], "--save", "", "--appendonly", "yes") as second:
+        asyncio.run(main(second))
 
 
 def test_commits_do_not_wait_for_another_server(any_server: Server) -> None:
