@@ -71,7 +71,7 @@ class History:
         return min(each.start if each.since is None else each.since for each in (first, call))
 
     def possible(self, call: Call) -> range:
-        """Return the generations of a call, and those that equal them if uncertain losses did not happen."""
+        """Return the generations of a call, and those whose items may be in them."""
         about = self.generations(call)
         return range(self.standing(call.item).same(about[0])[0], about[-1] + 1)
 

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from typing import Final, NamedTuple, TypeVar, Unpack
 
 from bloomredis.errors import (
@@ -97,6 +98,10 @@ class StoredShards(Versioned[SeenRecord]):
         if self.record is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
         return self.record
+
+    def version(self) -> bytes:
+        record = self.cached_record
+        return record.head.generation + blake2b(record.table, digest_size=8).digest()
 
     @property
     def is_lost(self) -> bool:
@@ -318,9 +323,9 @@ class StoredShards(Versioned[SeenRecord]):
         if self.handle is not None:
             self.report_loss(what, self.handle)
 
-    def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
+    def report_loss(self, what: str, handle: Handle) -> None:
         self._saw_loss = True
-        super().report_loss(what, handle, damaged=damaged)
+        super().report_loss(what, handle)
 
     # -- the filter as a whole
 

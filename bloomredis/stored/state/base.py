@@ -36,8 +36,8 @@ loss goes on with a marked filter that was made later than the one that it knew.
 The table `RECOVERY` of each class says how it handles a script's refusal.  MISSING, CHANGED, FOREIGN and
 WRONGTYPE mean a loss.  CHANGED and STALE are no loss if another client has only begun a layer: the object
 then continues with the filter's new state.  It also continues if a layer is full (FULL), or if all
-layers have ended (ENDED).  If a layer has vanished (DAMAGED), the filter is lost, and an empty filter
-replaces it when it is opened again.
+layers have ended (ENDED).  If a layer has vanished (DAMAGED), the filter is lost; who goes on with it gives
+it a new generation, in which an empty layer takes the place of the missing one.
 """
 
 from __future__ import annotations
@@ -142,6 +142,13 @@ class Stored(ABC):
         """The generation that this object knows, empty for a filter without one; None if it is not open."""
         handle = self.handle
         return None if handle is None else handle.generation
+
+    def version(self) -> bytes:
+        """Return bytes that differ as soon as items were lost; empty for a filter without a generation.
+
+        The filter must be open.
+        """
+        return self.generation() or b""
 
     @property
     def refuses(self) -> bool:
@@ -435,9 +442,8 @@ class Stored(ABC):
             )
         return FilterMismatchError(
             f"{self.name!r} holds no Bloom filter ({refusal.detail})",
-            advice="use another name, or a BloomFilter with the layout= of the other system whose bitmap it "
-            "is (bloomredis.compat)",
-            command="use another name, or give the --layout of the other system whose bitmap it is",
+            advice="use another name; for a bitmap of another system, give its layout= (bloomredis.compat)",
+            command="use another name; for a bitmap of another system, give its --layout",
         )
 
 

@@ -51,7 +51,7 @@ def end(client: redis.Redis) -> None:
 
 @for_each("kind", LONG)
 def test_who_meets_damage_second_takes_what_the_first_made(client: redis.Redis, kind: str) -> None:
-    """Two objects find the same lost layer: one empties the filter, and no item has two winners."""
+    """Two objects find the same lost layer: one makes it again, and no item has two winners."""
     told: list[bool] = []
 
     def meanwhile(_: FilterLostError) -> None:
@@ -69,13 +69,14 @@ def test_who_meets_damage_second_takes_what_the_first_made(client: redis.Redis, 
 
 @for_each("kind", LONG)
 def test_damage_is_told_once(client: redis.Redis, bloom: Any, kind: str) -> None:
-    """The batch that finds the damage calls `on_lost` once, and continues in an empty filter."""
+    """The batch that finds the damage calls `on_lost` once; the items of other layers stay."""
     losses: list[FilterLostError] = []
     f = bloom(client, "seen", kind=kind, on_lost=losses.append, **LONG[kind])
     f.add_many(ITEMS)
+    forgotten = f.info().layers[-1].count
     client.delete(FIRST)
-    assert f.add_many(ITEMS[:90]) == [True] * 90
-    assert f.info().count == 90
+    assert f.add_many(ITEMS[::-1]) == [False] * (len(ITEMS) - forgotten) + [True] * forgotten
+    assert f.info().count == len(ITEMS)
     assert len(losses) == 1
 
 
@@ -119,16 +120,121 @@ def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: i
 
 @for_each("kind", LONG)
 def test_damage_that_is_raised_changes_nothing(client: redis.Redis, bloom: Any, kind: str) -> None:
-    """The filter stays damaged after reserve(), so the next call raises again; clear() is the way out."""
+    """The filter stays damaged until somebody who has raised the loss goes on; a new object is told, too."""
     f = bloom(client, "seen", kind=kind, **LONG[kind])
     f.add_many(ITEMS)
     record = client.get(RECORD)
     client.delete(FIRST)
-    for _ in range(2):
-        with pytest.raises(FilterLostError, match=r"call clear\(\)"):
-            f.add("x")
-        f.reserve()
+    starting = bloom(client, "seen", kind=kind, **LONG[kind])
+    with pytest.raises(FilterLostError):
+        starting.reserve()
+    for each in (f, starting):
+        for _ in range(2):
+            with pytest.raises(FilterLostError, match=r"call reserve\(\)"):
+                each.add("x")
     assert client.get(RECORD) == record
+
+
+@for_each("kind", LONG)
+@for_each("layer", [0, -1])
+def test_reserve_keeps_the_layers_that_are_left(
+    client: redis.Redis, bloom: Any, kind: str, layer: int
+) -> None:
+    """The items of the lost layer are new again, the others are not, and each other object is told once."""
+    told, idle, late = (bloom(client, "seen", kind=kind, **LONG[kind]) for _ in range(3))
+    told.add_many(ITEMS)
+    assert all(f.contains("item-1") for f in (idle, late))
+    counts = [each.count for each in told.info().layers[::-1]]
+    keys = [f"{{seen}}:layer:{number}" for number in range(len(counts))]
+    lost, before = counts[layer], sum(counts[: range(len(counts))[layer]])
+    ttls = [client.pttl(key) for key in keys]
+    client.delete(keys[layer])
+    for f in (told, late):
+        with pytest.raises(FilterLostError):
+            f.contains("item-1")
+    told.reserve()
+    for _ in range(2):
+        assert late.contains_many(ITEMS).count(False) == lost  # it has been told, and goes on
+    with pytest.raises(FilterLostError, match="cleared or replaced"):
+        idle.contains("item-1")
+    again = idle.add_many(ITEMS)
+    assert again == [before <= number < before + lost for number in range(len(ITEMS))]
+    assert told.info().count == len(ITEMS)
+    assert [client.pttl(key) for key in keys] == [pytest.approx(ttl, abs=5000) for ttl in ttls]
+    assert told.delete()
+    assert not client.exists(RECORD, *keys)
+
+
+def test_a_lost_slice_is_made_again_for_its_time(client: redis.Redis, bloom: Any) -> None:
+    """An empty layer in the place of a lost one ends when the lost one would have."""
+    f = bloom(client, "seen", kind=ROTATING, **SHORT)
+    f.add("a")
+    left = client.pttl(FIRST)
+    client.delete(FIRST)
+    with pytest.raises(FilterLostError):
+        f.add("b")
+    f.reserve()
+    assert left - 500 < client.pttl(FIRST) <= left
+    assert f.add("a")
+    end(client)
+    assert f.add("a")
+
+
+@for_each("kind", LONG)
+def test_a_late_copy_mends_nothing_twice(
+    proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, kind: str
+) -> None:
+    """A late copy of the call that made a layer again finds another record, and changes nothing."""
+    f = bloom(proxy.client(retries=1), "seen", kind=kind, **LONG[kind])
+    f.add_many(ITEMS)
+    client_of_proxy.delete(FIRST)
+    with pytest.raises(FilterLostError):
+        f.add("x")
+    late = LateCopy()
+    proxy.plan("mend_layers", late)
+    f.reserve()
+    assert f.add("x")
+    stored = client_of_proxy.get(RECORD)
+    late.arrive()
+    assert client_of_proxy.get(RECORD) == stored
+    assert f.contains("x")
+    client_of_proxy.flushall()
+    late.arrive()
+    assert not client_of_proxy.exists(RECORD)
+
+
+@for_each("kind", LONG)
+def test_a_lost_reply_of_a_mend(proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, kind: str) -> None:
+    """The retry finds what the first call made: nobody is told again."""
+    f = bloom(proxy.client(retries=1), "seen", kind=kind, **LONG[kind])
+    f.add_many(ITEMS)
+    client_of_proxy.delete(FIRST)
+    with pytest.raises(FilterLostError):
+        f.add("x")
+    proxy.plan("mend_layers", lost)
+    f.reserve()
+    assert [f.add("x"), f.add("x")] == [True, False]
+
+
+@for_each("kind", LONG)
+def test_a_pending_add_into_a_lost_layer(
+    proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, kind: str
+) -> None:
+    """If another object was told True meanwhile, the retry does not hear True from its receipt."""
+    f, other = (bloom(proxy.client(retries=0), "seen", kind=kind, **LONG[kind]) for _ in range(2))
+    f.add("a")
+    assert other.contains("a")
+    proxy.plan("add", lost)
+    with pytest.raises(OutcomeUnknownError) as unknown:
+        f.add("x")
+    client_of_proxy.delete(FIRST)
+    with pytest.raises(FilterLostError):
+        other.add("x")
+    other.reserve()
+    assert other.add("x")
+    with pytest.raises(FilterLostError):
+        f.add("x", token=unknown.value.token)
+    assert f.add("x") is False
 
 
 @pytest.mark.parametrize("lose", [lambda c: c.flushall(), lambda c: c.delete(RECORD)])
