@@ -18,7 +18,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LOADED: Final = "bloomredis:guard:loaded"
-"""The item that `load` adds last: a filter without it is incomplete, and guards nothing."""
+"""The item that `load` adds last: a filter without it is incomplete, and guards nothing.
+
+The version of the filter follows it: if a lost shard or layer was made again, the marker of before is worth
+nothing, although another shard or layer still has it.
+"""
 UNGUARDED: Final = "the database is not guarded by %r: %s"
 INCOMPLETE: Final = "a load is at work, or has died before its end; then call load() again"
 
@@ -85,7 +89,7 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
     _open(seen)
     whole = _whole(seen)
     read: int = whole.load(items)
-    whole.add(marker)
+    whole.add(_present(whole, marker))
     return read
 
 
@@ -95,7 +99,7 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     await _open(seen)
     whole = _whole(seen)
     read: int = await whole.load(items)
-    await whole.add(marker)
+    await whole.add(_present(whole, marker))
     return read
 
 
@@ -107,6 +111,13 @@ def _open(seen: Any) -> Any:
 def _reopened(seen: Any) -> Any:
     """Return an object for the stored filter that raises a loss, and never creates the filter."""
     return seen._reopened() if _is_filter(seen) else seen  # noqa: SLF001 - `open` wants the client
+
+
+def _present(seen: Any, marker: Any) -> Any:
+    """Return the marker for the filter as this object has opened it."""
+    stored = getattr(seen._operations, "stored", None) if _is_filter(seen) else None  # noqa: SLF001 - as above
+    version: bytes = b"" if stored is None else stored.version()
+    return f"{LOADED}:{version.hex()}" if marker is LOADED and version else marker
 
 
 def _is_filter(seen: Any) -> bool:
@@ -133,12 +144,14 @@ def _items(key: Callable[..., Any] | None, args: Any, kwargs: Any) -> list[Any]:
 class _Opened:
     """An object of the guard's own for its filter, which raises a loss and never creates the filter.
 
+    :ivar markers: the items to be asked for with every other; None until the filter was opened.
     :ivar is_whole: the object has seen the marker, so the filter is complete.
     """
 
-    def __init__(self, seen: Any, *, is_whole: bool) -> None:
+    def __init__(self, seen: Any, marker: Any) -> None:
         self.filter = _reopened(seen)
-        self.is_whole = is_whole
+        self.markers: list[Any] | None = [] if marker is None else None
+        self.is_whole = marker is None
 
 
 class _Guard:
@@ -148,7 +161,7 @@ class _Guard:
         if any(each.__name__ == "RotatingBloomFilter" for each in type(seen).__mro__):
             raise TypeError("guard() needs a filter that forgets nothing, not a RotatingBloomFilter")
         self._seen = seen
-        self._markers = [] if marker is None else [marker]
+        self._marker = marker
         self._warnings = Warnings()
         self._opened: _Opened | None = None
         self._lost: FilterLostError | None = None  # for ever, without a marker
@@ -167,7 +180,10 @@ class _Guard:
 
     def _ask(self, items: list[Any]) -> bool:
         opened = self._at_present()
-        there, *marked = opened.filter.contains_many([*items, *self._markers])
+        if opened.markers is None:
+            opened.filter.contains_many(items)  # which opens it
+            opened.markers = [_present(opened.filter, self._marker)]
+        there, *marked = opened.filter.contains_many([*items, *opened.markers])
         if not there and all(marked) and not opened.is_whole:
             (there,) = opened.filter.contains_many(items)  # it may have been tested before the last was added
             opened.is_whole = True
@@ -187,7 +203,10 @@ class _Guard:
 
     async def _ask_asyncio(self, items: list[Any]) -> bool:
         opened = self._at_present()
-        there, *marked = await opened.filter.contains_many([*items, *self._markers])
+        if opened.markers is None:
+            await opened.filter.contains_many(items)  # as above
+            opened.markers = [_present(opened.filter, self._marker)]
+        there, *marked = await opened.filter.contains_many([*items, *opened.markers])
         if not there and all(marked) and not opened.is_whole:
             (there,) = await opened.filter.contains_many(items)  # as above
             opened.is_whole = True
@@ -205,12 +224,12 @@ class _Guard:
             raise self._lost
         opened = self._opened
         if opened is None:
-            opened = self._opened = _Opened(self._seen, is_whole=not self._markers)
+            opened = self._opened = _Opened(self._seen, self._marker)
         return opened
 
     def _lose(self, error: FilterLostError) -> None:
         """Open the filter anew, unless an empty one would be taken for a complete one."""
-        if not self._markers:
+        if self._marker is None:
             self._lost = error
             raise error
         self._warn(error)

@@ -14,8 +14,14 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, FilterLostError, RotatingBloomFilter, ShardedBloomFilter
-from bloomredis.contrib.cache_guard import LOADED, _Guard, guard, load, load_asyncio
+from bloomredis import (
+    BloomFilter,
+    FilterLostError,
+    RotatingBloomFilter,
+    ScalingBloomFilter,
+    ShardedBloomFilter,
+)
+from bloomredis.contrib.cache_guard import LOADED, _Guard, _present, guard, load, load_asyncio
 from bloomredis.stored.shards import record as shard_record
 from tests.contrib import pages
 from tests.support.proxy import lost, proxied
@@ -241,17 +247,34 @@ def test_a_lost_filter_without_a_marker_guards_nothing(any_client: redis.Redis, 
     assert [get("7"), get("8")] == [7, 8]  # an acknowledged filter is empty, too
 
 
-def test_a_lost_shard_guards_nothing(any_client: redis.Redis) -> None:
-    """The marker lies in another shard, and is still there."""
-    seen = ShardedBloomFilter(any_client, "rows", **SIZE, shards=3)
-    get = guard(seen)(Database().get)
+@pytest.mark.parametrize("kind", ["shard", "layer"])
+def test_a_lost_part_guards_nothing(any_client: redis.Redis, kind: str) -> None:
+    """The marker lies in another part, and is still there, even after the lost one was made again."""
+    seen: Any
+    if kind == "shard":
+        seen = ShardedBloomFilter(any_client, "rows", **SIZE, shards=3)
+    else:
+        seen = ScalingBloomFilter(any_client, "rows", capacity=30, error_rate=1e-6)
+    database = Database()
+    get = guard(seen)(database.get)
     load(seen, ROWS)
     assert get("x") is None
-    operations: Any = seen._operations
-    marked = operations.stored.cached_record.number(LOADED.encode())
-    any_client.delete(shard_record.key("rows", 3, (marked + 1) % 3))
+    key = "{rows}:layer:0"
+    if kind == "shard":
+        marked = seen._operations.stored.cached_record.number(_present(seen, LOADED).encode())
+        key = shard_record.key("rows", 3, (marked + 1) % 3)
+    assert any_client.delete(key)
     for _ in range(2):
         assert [get(row) for row in ROWS] == list(ROWS.values())
+    with pytest.raises(FilterLostError):
+        seen.contains_many(ROWS)
+    seen.reserve()
+    assert not all(seen.contains_many(ROWS))
+    later = guard(seen)(database.get)
+    for each in (get, later):
+        assert [each(row) for row in ROWS] == list(ROWS.values())
+    load(seen, ROWS)
+    assert (get("x"), later("x")) == (None, None)
 
 
 def test_a_guard_takes_no_loss_from_who_loads(any_client: redis.Redis) -> None:
@@ -276,6 +299,7 @@ def test_an_item_that_was_tested_before_the_marker(seen: BloomFilter) -> None:
     """The load may have ended between the two tests."""
     load(seen, ["7"])
     guarding = _Guard(seen, LOADED)
+    assert guarding.is_there(["7"])
     opened = guarding._at_present()
     answers, own = iter([[False, True]]), opened.filter
     opened.filter = SimpleNamespace(
