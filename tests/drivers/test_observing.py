@@ -501,3 +501,29 @@ def test_answers_of_the_local_cache_are_counted(any_client: redis.Redis) -> None
     f.add("a")
     f.contains("x")
     assert [each.cached for each in events] == [0, 2, 1, 0]
+
+
+@for_each("verb", ["add", "claim"])
+def test_each_shared_round_trip_is_counted_once(any_server: Server, verb: str) -> None:
+    """The events of tasks have as many round trips as the server has seen scripts, batch after batch."""
+    events: list[CallEvent] = []
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            f: Any = bloomredis.asyncio.BloomFilter(client, "seen", observe=events.append, **SIZE)
+            await f.add("opens")
+            await f.claim("loads the script")
+
+            async def work(task: int) -> None:
+                for i in range(10):
+                    await getattr(f, verb)(f"{task}-{i}")
+
+            events.clear()
+            with any_server.client() as admin:
+                admin.config_resetstat()
+                await asyncio.gather(*map(work, range(64)))
+                sent = admin.info("commandstats")["cmdstat_evalsha"]["calls"]
+            assert sum(each.round_trips for each in events) == sent < 320
+
+    asyncio.run(main())
+    assert len(events) == 640

@@ -7,6 +7,7 @@ import os
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
 from bloomredis.operations.kinds.verbs import ItemOperations
+from bloomredis.protocol.metering import of_task
 from bloomredis.protocol.steps import Op
 
 A = TypeVar("A")
@@ -54,6 +56,7 @@ class Tasks:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[Coroutine[Any, Any, object]] = set()  # calls in flight alone
         self._tasks: set[asyncio.Task[list[Any]]] = set()  # of the batches in flight
+        self._contexts: dict[Waiting, Context] = {}  # of the waiting calls that are observed
         self._answered: list[Batch[Waiting]] = []  # batches whose woken callers may not have run yet
         self._left: list[Batch[Waiting]] = []  # the same for a loop that was closed: they never will
 
@@ -74,6 +77,8 @@ class Tasks:
         waiting: Waiting = asyncio.Future(loop=loop)
         queue.callers.append(waiting)
         queue.asked.append(asked)
+        if of_task.get() is not None:
+            self._contexts[waiting] = copy_context()
         return waiting
 
     async def wait(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T:
@@ -110,7 +115,7 @@ class Tasks:
         for call in (*self._open, *(task.get_coro() for task in self._tasks)):
             with suppress(Exception):
                 call.close()
-        self._loop, self._open, self._tasks = loop, set(), set()
+        self._loop, self._open, self._tasks, self._contexts = loop, set(), set(), {}
         self._left, self._answered = self._answered, []
         self._queue = Batcher[Waiting](asyncio.Future.done, BATCHES, FEWEST_ITEMS)
         self._is_scheduled = False
@@ -164,9 +169,16 @@ class Tasks:
             del self._answered[:answered]  # their callers have run by now
         while batch := self._queue.depart():
             call = self._run(self._client, untold(self._together(batch.items, batch.items)))
-            task = get_running_loop().create_task(call)
+            task = get_running_loop().create_task(call, context=self._observed(batch))
             self._tasks.add(task)
             task.add_done_callback(partial(self._end, batch))
+        if not self._queue.asked:
+            self._contexts.clear()  # of callers that have gone
+
+    def _observed(self, batch: Batch[Waiting]) -> Context | None:
+        """Return the context of the first observed call, which counts the round trip; None without one."""
+        contexts = [self._contexts.pop(each, None) for each in batch.callers] if self._contexts else []
+        return next((each for each in contexts if each is not None), None)
 
 
 def _ended_early() -> OutcomeUnknownError:
