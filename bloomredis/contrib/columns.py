@@ -172,8 +172,8 @@ def foreach_batch(
     """Return a function for `foreachBatch` of a Spark stream; it writes rows whose item was never written.
 
     A row is looked up, written, and added after the write.  So no row is lost if a partition or the batch is
-    run again.  A batch that fails after its write comes again under the same number, so `write` must be
-    idempotent by that number, like any sink of Spark.
+    run again.  A batch that fails after its write comes again under the same number, without the rows that it
+    has added by then.  So `write` must do nothing for a number whose write has ended; it must not replace it.
 
     :param seen: a filter made by `from_url`.
     :param column: the name of the column, a string or a number.
