@@ -17,6 +17,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import (
+    BloomError,
     BloomFilter,
     ConnectionFailedError,
     CountingBloomFilter,
@@ -31,7 +32,7 @@ from bloomredis import (
 from bloomredis.stored.header import KINDS
 from tests.conftest import BINARIES, REAL
 from tests.support.modules import MODULE, needs_module
-from tests.support.readme import acl_rule, module_rule, sharded_rule
+from tests.support.readme import acl_rule, layout_rule, module_rule, sharded_rule
 from tests.support.servers import Server, running
 from tests.support.tls import Certificate, with_tls
 from tests.support.values import for_each
@@ -394,6 +395,35 @@ def test_the_rule_of_the_module_layout_suffices(server: Server) -> None:
         allowed = {each[1:] for each in rule if each.startswith("+")}
         assert {each[1:] for each in module_rule()} <= called
         assert {name for name in called if name.startswith("bf.")} - {"bf.reserve"} <= allowed
+
+
+LAYOUTS: Final[dict[str, Any]] = {
+    "of growing bitmaps (`redis_bitmaps`)": compat.redis_bitmaps(30, 0.001),
+    "`jedis`": compat.jedis(1000, 0.01),
+    "`php_bkdr` with `revised=True`": compat.php_bkdr(10_000, 5, revised=True),
+    "`php_bkdr` with `servers=` or `partitions=`": compat.php_bkdr(10_000, 5, partitions=2),
+}
+
+
+@for_each("layout", LAYOUTS)
+def test_the_rights_of_other_layouts(server: Server, layout: str) -> None:
+    """A bitmap of another system works with the further key patterns, and is refused without them."""
+    with server.client() as admin:
+        for more in ([], layout_rule(layout)):
+            rule = [*acl_rule(), *more]
+            admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *rule)
+            url = server.url.replace("unix://", "unix://worker:secret@")
+            with redis.Redis.from_url(url) as client:
+                f = BloomFilter(client, "seen", layout=LAYOUTS[layout])
+                if not more:
+                    with pytest.raises(BloomError, match="NOPERM"):
+                        f.add_many(range(100))
+                    continue
+                assert any(f.add_many(range(100)))
+                assert f.contains(1)
+                f.claim("b", 60).commit()
+                assert f.contains("b")
+                assert f.delete()
 
 
 @pytest.mark.parametrize("place", [f"{name} tls" for name in REAL], indirect=True)

@@ -35,6 +35,14 @@ def module_rule() -> list[str]:
     return found[1].split()
 
 
+def layout_rule(layout: str) -> list[str]:
+    """Return the additional key patterns for a layout of another system."""
+    row = rf"^\| the layout {re.escape(layout)} \| the key patterns `(.+)` \|$"
+    found = re.search(row, RIGHTS.read_text(), re.MULTILINE)
+    assert found
+    return found[1].split()
+
+
 def sharded_rule() -> str:
     """Return the addition to the rule for a sharded filter."""
     found = re.search(r"A `ShardedBloomFilter` also needs `(~\S+)`", RIGHTS.read_text())
