@@ -21,7 +21,7 @@ _ONLY_OF: Final = {
     "expansion": Kind.SCALING,
 }
 """Options that only one kind has; without --kind, the option selects the kind."""
-_LEAVE_OUT: Final = "leave the option out to take what is stored, or use another name"
+_LEAVE_OUT: Final = "leave the option out to use the stored parameters, or use another name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

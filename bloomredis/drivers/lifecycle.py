@@ -188,7 +188,7 @@ class Expiring(Bound[SyncClient]):
 
     @observed
     def expire(self, seconds: float | timedelta) -> None:
-        """Let all keys of the filter expire that many seconds (or a timedelta) from now.
+        """Let all keys of the filter expire after `seconds` seconds (or a timedelta).
 
         :raises OutcomeUnknownError: no reply came; make the call again.
         :raises FilterLostError: the filter was lost since this object first used it.

@@ -59,6 +59,6 @@ def next_round(rounds: Rounds | None, name: str, progress: int = 0) -> Op[Rounds
         return rounds
     raise FilterLostError(
         f"{name!r} was lost or replaced {MOST_ROUNDS} times in a row during one call",
-        advice="raise maxmemory if the server evicts it as soon as it is made, and its ttl if that ends "
-        "before it is made; or find the client that clears it all the time",
+        advice="raise maxmemory if the server evicts it at once, raise its ttl if it expires at once, or "
+        "find the client that clears it all the time",
     )

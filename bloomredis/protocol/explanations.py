@@ -64,7 +64,8 @@ REFUSALS: Final = {
     ),
     "MOVED": Explanation(
         "another node of the cluster serves this slot",
-        "use a cluster client, or a URL with redis+cluster://; if it is one, check whether the nodes agree",
+        "use a cluster client, or a URL with redis+cluster://; if the client is one, check whether the nodes "
+        "agree",
         "give --cluster and the URL of a node by its host and port; if they were given, check whether the "
         "nodes agree",
     ),
@@ -80,7 +81,9 @@ REFUSALS: Final = {
         "set proto-max-bulk-len to the filter's size or more, or use --kind sharded, whose strings are "
         "shorter",
     ),
-    "CROSSSLOT": Explanation("the name puts the filter's keys into different slots", "avoid '}' in it"),
+    "CROSSSLOT": Explanation(
+        "the name puts the filter's keys into different slots", "use a name without '}'"
+    ),
 }
 """The refusals by a server, by their word."""
 

@@ -73,7 +73,7 @@ _TEXTS: Final = {
     "all keys must map to the same key slot": "CROSSSLOT",  # by a cluster client
     "bit offset is not an integer or out of range": "proto-max-bulk-len",  # of a string that became too long
 }
-_UNSURE_ON_COMMAND_LINE: Final = "run the command again; it may find its own work done"
+_UNSURE_ON_COMMAND_LINE: Final = "run the command again; it may find that the first run has done the work"
 
 _CONNECTION: Final = frozenset(
     (
@@ -132,7 +132,7 @@ def explained(error: Exception, about: str = "") -> Exception:
     word, of = word_of(error), f" a call on {about!r}" if about else ""
     if word in REFUSALS:
         meaning, advice, command = REFUSALS[word]
-        problem = f"the server refused ({word}){of}: {meaning} (it said: {error})"
+        problem = f"the server refused ({word}){of}: {meaning} (the server said: {error})"
         return ServerRefusedError(problem, word, advice=advice, command=command)
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
@@ -317,7 +317,7 @@ class OutcomeMatters:
     def __init__(
         self,
         name: str,
-        advice: str = "a second call may find the work of the first done",
+        advice: str = "repeat the call, which may find its work done already",
         command: str = _UNSURE_ON_COMMAND_LINE,
     ) -> None:
         self.name = name

@@ -399,7 +399,7 @@ def test_a_token_for_an_object_that_is_behind(any_server: Server, kind: str) -> 
     assert f.contains_many(["a", "b"]) == [True, True]
     token = f.claim("c").token
     f.clear()
-    with pytest.raises(ClaimLostError, match="another worker may have it"):
+    with pytest.raises(ClaimLostError, match="another worker may have the item"):
         Claim.from_token(f, token).commit()
     assert not f.contains("c")
 

@@ -38,8 +38,9 @@ program; and `command`, the way out for a user of the [command](command-line.md)
 reason may end by itself, so the same call may succeed later.
 
 [Troubleshooting](troubleshooting.md) has the causes of frequent errors, and
-[Guarantees](guarantees.md#errors-by-who-must-act) says who has to act. A `…` stands for what differs from
-case to case.
+[Guarantees](guarantees.md#errors-by-who-must-act) says who has to act. `'seen'` stands for the name
+of a filter, and `…` for what differs from case to case. If `; or` joins two ways out, an error names only one
+of them.
 """
 
 
@@ -88,7 +89,7 @@ def rows() -> list[Row]:
     found = {_written(module, call) for module in modules() for call in constructions(module)}
     found = {row for row in found if row.advice.strip(_NOTHING)} | {_made(error) for error in _composed()}
     for word, (meaning, advice, command) in REFUSALS.items():
-        problem = f"the server refused ({word}) a call on 'seen': {meaning} (it said: {UNKNOWN})"
+        problem = f"the server refused ({word}) a call on 'seen': {meaning} (the server said: {UNKNOWN})"
         found.add(_made(errors.ServerRefusedError(problem, word, advice=advice, command=command)))
     texts: dict[WayOut, list[str]] = {}
     for text, way_out in FAILURES.items():
@@ -121,6 +122,11 @@ def _composed() -> Iterator[errors.BloomError]:
         Unconfirmed(f"only 0 of 1 replicas confirmed it within {UNKNOWN} ms"), "seen", advice
     )
     yield refused_unknown(refused, outcomes.ASK_AGAIN)
+    for texts in ((), (outcomes.UNCOUNTED,)):
+        try:
+            outcomes.raise_unknown("seen", None, [None], *texts)
+        except errors.OutcomeUnknownError as final:
+            yield final
     yield outcomes.interrupted_by(refused, "add_many", [True], ["a", "b"], ())
 
 

@@ -88,7 +88,7 @@ def _way_out(found: State, name: str) -> str:
     if found.kind is not Kind.FIXED:
         return create
     return (
-        f"make the programs ScalingBloomFilter, then run bloomredis adopt {name}, which loses no item; or "
+        f"run bloomredis adopt {name}, which loses no item, then use ScalingBloomFilter in all programs; or "
         f"{create}"
     )
 

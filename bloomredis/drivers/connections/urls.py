@@ -47,8 +47,8 @@ class ServerUrl:
             if self.process != os.getpid():
                 raise ConnectionFailedError(
                     f"the server of {self.url} is private to the process that made the filter",
-                    advice="use it there before a fork, or give embedded:///some/directory, which processes "
-                    "share",
+                    advice="use the filter in that process before it forks, or give "
+                    "embedded:///some/directory, which processes share",
                     passes=False,
                 )
             client = _private[self.key] = _connected(connect, self.url)

@@ -164,10 +164,10 @@ def check_held(state: ClaimState) -> None:
 def lost_error(state: ClaimState, *, is_done: bool = False) -> ClaimLostError:
     """Record that a claim is lost; return the error for its holder."""
     state.status = "lost"
-    now = "the item is done already" if is_done else "another worker may have it"
+    now = "the item is done already" if is_done else "another worker may have the item"
     return ClaimLostError(
-        f"the claim on {shown(state.item)} is over, and {now}: its lease ended, its owner claimed it "
-        "again, or its filter was cleared; nothing was changed",
+        f"the claim on {shown(state.item)} is over, and {now}: its lease ended, its owner claimed the "
+        "item again, or the filter was cleared; nothing was changed",
         advice="take a longer lease, or renew=True",
     )
 

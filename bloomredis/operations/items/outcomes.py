@@ -28,8 +28,8 @@ A = TypeVar("A")
 TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError, FilterFullError)
 """Errors after which a caller can go on with the same items, once the reason is gone."""
 
-ASK_AGAIN: Final = "ask again with the token of this error"
-ON_THE_SAME_OBJECT: Final = "a second call on the same object answers as this one would have"
+ASK_AGAIN: Final = "repeat the call with the token of this error"
+ON_THE_SAME_OBJECT: Final = "repeat the call on the same object to get its answer"
 _FORGOTTEN: Final = (
     "the item is in {!r}, perhaps by a call that got no reply and whose receipt is gone: whether it was new "
     "cannot be known any more, and no retry will tell (error.final)"

@@ -139,7 +139,7 @@ class LocalFilter(Generic[I]):
             mergeable.check_mergeable(self.name, self.about.saved, other.name, other.about.saved)
         elif self._answers.layout != other._answers.layout:
             raise FilterMismatchError(
-                f"{self.name!r} and {other.name!r} have different layouts", advice="ask both"
+                f"{self.name!r} and {other.name!r} have different layouts", advice="ask both filters"
             )
         bits = Bits(self._answers.layout, bytearray(self._answers.bytes))
         bits.unite(0, other._answers.bytes)

@@ -128,7 +128,7 @@ class StoredChain(StoredBitmap):
     def _follow_to(self, cursor: int) -> None:
         if not 0 <= cursor < MOST_BITMAPS:
             raise FilterMismatchError(
-                f"the chain {self.name!r} has {cursor + 1} bitmaps, which takes too long to test: at most "
+                f"the chain {self.name!r} has {cursor + 1} bitmaps, too many to test in one call: at most "
                 f"{MOST_BITMAPS} are possible",
                 advice="begin another chain with a larger capacity",
             )

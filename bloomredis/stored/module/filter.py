@@ -226,7 +226,7 @@ class StoredModule(Versioned[MarkedFilter]):
         return FilterFullError(
             f"{self.name!r} is full and was made for capacity {capacity}: with more the server's module "
             "makes it larger",
-            advice="leave on_full out to let it",
+            advice="leave on_full out, so that the filter grows",
             command="the next add makes it larger",
         )
 

@@ -100,8 +100,8 @@ class StoredFilter(Versioned[Header]):
         return FilterFullError(
             f"{self.name!r} is full and was made for capacity {capacity}: with more it errs more often than "
             f"error_rate {rate}",
-            advice="to let it grow, make the programs ScalingBloomFilter, then call "
-            "ScalingBloomFilter.adopt()",
+            advice="to let it grow, call ScalingBloomFilter.adopt(), then use ScalingBloomFilter in all "
+            "programs",
             command="to let it grow, run `bloomredis adopt`, and use --kind scaling",
         )
 

@@ -34,8 +34,8 @@ def check_mergeable(name: str, own: Saved, other_name: str, other: Saved) -> Non
             raise FilterMismatchError(
                 f"{name!r} has {one}, and {other_name!r} has {another}: only filters with the same "
                 "parameters can be merged",
-                advice="load the items of one into the other, or ask both",
-                command="add the items of one to the other, or check both",
+                advice="load the source of one filter's items into the other, or ask both filters",
+                command="add the source of one filter's items to the other, or check both filters",
             )
 
 

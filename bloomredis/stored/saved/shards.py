@@ -57,7 +57,8 @@ class RestoredShards:
             raise FilterMismatchError(
                 f"shards of {self.name!r} exist without their record, which was lost or is about to be "
                 "written",
-                advice="delete() the filter, wait a minute, or use another name",
+                advice="wait a minute if the record is being written; else delete() the filter, or use "
+                "another name",
                 command="wait a minute, or use another name",
             )
 
