@@ -60,7 +60,7 @@ class ServerReport:
     @property
     def verdicts(self) -> list[Verdict]:
         """The targets of this server and the figures."""
-        return list(targets.verdicts(self.name, self.results))
+        return list(targets.verdicts(self.results))
 
 
 def printed(result: Result, *only: str) -> str:
@@ -160,7 +160,7 @@ def _rows(result: Result) -> Iterator[list[str]]:
 
 
 def _verdict_row(verdict: Verdict) -> list[str]:
-    measured = [verdict.text, verdict.spread, verdict.pinned, verdict.floor]
+    measured = [verdict.text, verdict.spread, verdict.pinned, verdict.ping]
     return [verdict.target.what, verdict.limit, *measured, verdict.met]
 
 

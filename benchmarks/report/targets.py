@@ -37,14 +37,18 @@ NATIVE, SETBIT = RedisBloom.name, PipelinedSetbit.name
 
 @dataclass(frozen=True)
 class Target:
-    """A figure computed from results, and its limit; None if the figure is only recorded."""
+    """A figure computed from results, and its limit; None if the figure is only recorded.
+
+    :ivar floor: what this form of the library reaches on a slow machine, if it cannot reach the limit on
+        every one: a script that is dispatched by Lua, one call a round trip, hashes in Python.
+    """
 
     what: str
     value: Callable[[Results], Figure]
     limit: float | None
     unit: str = ""
     at_least: bool = False
-    servers: tuple[str, ...] = ()  # empty: all
+    floor: float | None = None
 
     def verdict(self, results: Results) -> Verdict | None:
         """Return the verdict, or None if the figure was not measured."""
@@ -65,10 +69,15 @@ class Verdict:
     @property
     def met(self) -> str:
         """The verdict as text; empty without a limit."""
-        limit, found = self.target.limit, self.found.median
-        if limit is None:
-            return ""
-        return "met" if (found >= limit if self.target.at_least else found <= limit) else "not met"
+        if self._reaches(self.target.limit):
+            return "met"
+        if self._reaches(self.target.floor):
+            return "floor"
+        return "" if self.target.limit is None else "not met"
+
+    def _reaches(self, limit: float | None) -> bool:
+        found = self.found.median
+        return limit is not None and (found >= limit if self.target.at_least else found <= limit)
 
     @property
     def limit(self) -> str:
@@ -93,18 +102,17 @@ class Verdict:
         return {None: "", False: "no", True: "yes"}[self.found.pinned]
 
     @property
-    def floor(self) -> str:
+    def ping(self) -> str:
         """The microseconds of a PING over a bare socket in the same rounds, as text."""
         return "" if self.found.floor is None else f"{self.found.floor * 1e6:.0f}"
 
 
-def verdicts(server: str, results: Results) -> Iterator[Verdict]:
-    """Yield the verdicts on all targets of this server that were measured."""
+def verdicts(results: Results) -> Iterator[Verdict]:
+    """Yield the verdicts on all targets that were measured."""
     for target in TARGETS:
-        if not target.servers or server in target.servers:
-            verdict = target.verdict(results)
-            if verdict is not None:
-                yield verdict
+        verdict = target.verdict(results)
+        if verdict is not None:
+            yield verdict
 
 
 def _ratio(workload: str, side: str, against: str, *, quantity: str = "wall") -> Callable[[Results], Figure]:
@@ -158,7 +166,7 @@ def _growth(verb: str, *, quick: bool) -> Callable[[Results], Figure]:
 def _memory() -> Iterator[Target]:
     for rate in batch.RATES:
         name = memory.server_name(rate)
-        yield Target(f"{name}, in units of its bits", _typical(name, "memory/bits"), 1.05)
+        yield Target(f"{name}, in units of its bits", _typical(name, "memory/bits"), 1.05, floor=1.2)
     for verb in memory.VERBS:
         for quick in (False, True):
             few, many = memory.sizes(verb, quick=quick)
@@ -167,12 +175,12 @@ def _memory() -> Iterator[Target]:
 
 
 def _claims() -> Iterator[Target]:
-    for what, workload, limit in (
-        ("claim and commit of one item: wall time of an add", claims.ONE, 2.1),
-        ("64 tasks in once: wall time of 64 tasks in add", claims.TASKS, 4),
-        ("claim_many and commit_many of 500: wall time of add_many", claims.MANY, None),
+    for what, workload, limit, floor in (
+        ("claim and commit of one item: wall time of an add", claims.ONE, 2.5, None),
+        ("64 tasks in once: wall time of 64 tasks in add", claims.TASKS, 3.6, 4.5),
+        ("claim_many and commit_many of 500: wall time of add_many", claims.MANY, 9, None),
     ):
-        yield Target(what, _ratio(workload, claims.CLAIMED, OURS), limit, "x")
+        yield Target(what, _ratio(workload, claims.CLAIMED, OURS), limit, "x", floor=floor)
 
 
 def _scale() -> Iterator[Target]:
@@ -195,15 +203,20 @@ _TEN: Final = batch.name_of("new", 10, 1e-2)
 _TEST: Final = batch.name_of("contains", 1_000, 1e-2)
 _KNOWN: Final = batch.name_of("known", 1_000, 1e-2)
 _STRICT: Final = batch.name_of("new", 1_000, 1e-6)
-_REDIS_8: Final = ("redis-8",)
 
 TARGETS: Final = (
-    Target("add, new: wall time of BF.ADD", _costs(single.NEW, NATIVE), 0.95, "x"),
-    Target("the same, processors shared", _costs(single.UNPINNED_NEW, NATIVE), 0.95, "x"),
-    Target("contains: wall time of BF.EXISTS", _costs(single.CONTAINS, NATIVE), 0.8, "x"),
-    Target("the same, processors shared", _costs(single.UNPINNED_CONTAINS, NATIVE), 0.85, "x"),
-    Target("add, new, one task: wall time of BF.ADD", _costs(concurrency.tasks_of(1), NATIVE), 0.85, "x"),
-    Target("add, new: server CPU of BF.ADD", _costs(single.NEW, NATIVE, quantity="cpu"), 1.4, "x"),
+    Target("add, new: wall time of BF.ADD", _costs(single.NEW, NATIVE), 1.12, "x", floor=1.2),
+    Target("the same, processors shared", _costs(single.UNPINNED_NEW, NATIVE), 1.12, "x", floor=1.2),
+    Target("contains: wall time of BF.EXISTS", _costs(single.CONTAINS, NATIVE), 0.8, "x", floor=0.95),
+    Target("the same, processors shared", _costs(single.UNPINNED_CONTAINS, NATIVE), 0.8, "x", floor=0.95),
+    Target(
+        "add, new, one task: wall time of BF.ADD",
+        _costs(concurrency.tasks_of(1), NATIVE),
+        1.12,
+        "x",
+        floor=1.4,
+    ),
+    Target("add, new: server CPU of BF.ADD", _costs(single.NEW, NATIVE, quantity="cpu"), 1.4, "x", floor=1.8),
     Target("add, new: wall time of EVALSHA 'return 1'", _costs(single.NEW, single.RETURN_1), 1.35, "x"),
     Target(
         "add, new, one task: wall time of EVALSHA 'return 1'",
@@ -212,25 +225,21 @@ TARGETS: Final = (
         "x",
     ),
     Target("add, new: wall time without receipts", _costs(single.RETRY, single.NO_RECEIPTS), 1.10, "x"),
-    Target("add, new, observed: wall time without", _costs(single.OBSERVING, single.NOT_OBSERVED), 1.03, "x"),
+    Target("add, new, observed: wall time without", _costs(single.OBSERVING, single.NOT_OBSERVED), 1.1, "x"),
     Target(
         "add_many of 1,000 new, 1e-2: server CPU an item",
         _typical(_NEW, "cpu", 1e6),
-        1.6,
+        None,
         " µs",
-        False,
-        _REDIS_8,
     ),
-    Target("add_many of 10 new: wall time of BF.MADD", _costs(_TEN, NATIVE), 2.9, "x"),
-    Target("add_many of 1,000 new: wall time of BF.MADD", _costs(_NEW, NATIVE), 3.2, "x"),
+    Target("add_many of 10 new: wall time of BF.MADD", _costs(_TEN, NATIVE), 1.7, "x"),
+    Target("add_many of 1,000 new: wall time of BF.MADD", _costs(_NEW, NATIVE), 3.2, "x", floor=4.3),
     Target("add_many of 1,000 new, 1e-2: faster than pipelined SETBIT", _faster(_NEW, SETBIT), 13, "x", True),
     Target(
         "add_many of 1,000 new, 1e-6: server CPU an item",
         _typical(_STRICT, "cpu", 1e6),
-        3.2,
+        None,
         " µs",
-        False,
-        _REDIS_8,
     ),
     Target("load of 1,000,000: wall time of BF.MADD in 1,000s", _costs(_LOAD, NATIVE), 0.4, "x"),
     *(
@@ -244,8 +253,8 @@ TARGETS: Final = (
             (Scaling.name, 2),
             (ScalingFromSmall.name, 4),
             (Rotating.name, 2),
-            (Sharded.name, 1.3),
-            (bulk.ROOMY, 2),
+            (Sharded.name, 1.75),
+            (bulk.ROOMY, 2.7),
             (Counting.name, None),
         )
     ),
@@ -274,6 +283,7 @@ TARGETS: Final = (
         0.95,
         "x",
         True,
+        floor=0.85,
     ),
     *(
         Target(
@@ -291,36 +301,52 @@ TARGETS: Final = (
         2.1,
         "x",
     ),
-    Target("saturated server, add: rate of BF.ADD", _reached(saturation.ADD), 0.32, "x", True),
-    Target("saturated server, contains: rate of BF.EXISTS", _reached(saturation.TEST), 0.41, "x", True),
-    Target("8 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(8), NATIVE), 3, "x", True),
-    Target("64 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(64), NATIVE), 7, "x", True),
-    Target("256 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(256), NATIVE), 13, "x", True),
+    Target("saturated server, add: rate of BF.ADD", _reached(saturation.ADD), 0.32, "x", True, 0.27),
+    Target("saturated server, contains: rate of BF.EXISTS", _reached(saturation.TEST), 0.85, "x", True),
+    *(
+        Target(
+            f"{tasks} tasks: items a second of BF.ADD",
+            _faster(concurrency.tasks_of(tasks), NATIVE),
+            limit,
+            "x",
+            True,
+            floor,
+        )
+        for tasks, limit, floor in ((8, 2, 1.6), (64, 7.5, 5), (256, 11, 9))
+    ),
     Target(
         "16 threads that share: items a second of threads that do not, keep_connection=False",
         _faster(concurrency.THREADS, single.NOT_KEPT, side=concurrency.COALESCING),
-        4.5,
+        3.4,
         "x",
         True,
     ),
     Target(
         "16 threads that share: wall time of 16 threads in BF.ADD",
         _ratio(concurrency.THREADS, concurrency.COALESCING, NATIVE),
-        0.35,
+        0.4,
         "x",
     ),
     *_claims(),
     Target("sharded add, new: wall time of plain", _ratio(single.NEW, Sharded.name, OURS), 1.1, "x"),
-    Target("sharded add_many of 1,000 new: wall time of plain", _ratio(_NEW, Sharded.name, OURS), 1.15, "x"),
-    Target("contains_many of 1,000: wall time of BF.MEXISTS", _costs(_TEST, NATIVE), None, "x"),
+    Target(
+        "sharded add_many of 1,000 new: wall time of plain",
+        _ratio(_NEW, Sharded.name, OURS),
+        1.25,
+        "x",
+        floor=1.3,
+    ),
+    Target("contains_many of 1,000: wall time of BF.MEXISTS", _costs(_TEST, NATIVE), 1.9, "x", floor=2.7),
     Target("the same: server CPU of BF.MEXISTS", _costs(_TEST, NATIVE, quantity="cpu"), None, "x"),
-    Target("module layout, add, new: wall time of BF.ADD", _module(single.NEW), 0.8, "x"),
-    Target("the same, processors shared", _module(single.UNPINNED_NEW), 0.9, "x"),
-    Target("module layout, contains: wall time of BF.EXISTS", _module(single.CONTAINS), 0.65, "x"),
-    Target("the same, processors shared", _module(single.UNPINNED_CONTAINS), 0.8, "x"),
-    Target("module layout, add_many of 10 new: wall time of BF.MADD", _module(_TEN), 1.85, "x"),
+    Target("module layout, add, new: wall time of BF.ADD", _module(single.NEW), 0.97, "x", floor=1.1),
+    Target("the same, processors shared", _module(single.UNPINNED_NEW), 0.97, "x", floor=1.1),
+    Target("module layout, contains: wall time of BF.EXISTS", _module(single.CONTAINS), 0.95, "x"),
+    Target("the same, processors shared", _module(single.UNPINNED_CONTAINS), 0.95, "x"),
+    Target("module layout, add_many of 10 new: wall time of BF.MADD", _module(_TEN), 1.4, "x"),
     Target("module layout, add_many of 1,000 new: wall time of BF.MADD", _module(_NEW), 1.3, "x"),
-    Target("module layout, contains_many of 1,000: wall time of BF.MEXISTS", _module(_TEST), 1.15, "x"),
+    Target(
+        "module layout, contains_many of 1,000: wall time of BF.MEXISTS", _module(_TEST), 1.15, "x", floor=1.5
+    ),
     *(
         Target(
             f"module layout, {tasks} tasks: items a second of BF.ADD",
@@ -328,8 +354,9 @@ TARGETS: Final = (
             limit,
             "x",
             True,
+            floor,
         )
-        for tasks, limit in ((8, 3.6), (64, 10), (256, 15))
+        for tasks, limit, floor in ((8, 2.2, 1.8), (64, 8, 7), (256, 13, 11))
     ),
     *(
         Target(
@@ -342,7 +369,7 @@ TARGETS: Final = (
         for what, workload, limit in (
             ("add: rate of BF.ADD", saturation.ADD, 0.35),
             ("contains: rate of BF.EXISTS", saturation.TEST, 0.9),
-            ("add_many of 1,000 new: rate of BF.MADD", saturation.BATCH, 0.55),
+            ("add_many of 1,000 new: rate of BF.MADD", saturation.BATCH, 0.4),
         )
     ),
     Target("module layout, load of 1,000,000: wall time of BF.MADD in 1,000s", _module(_LOAD), 1.0, "x"),
