@@ -139,7 +139,7 @@ def a_damaged_filter(client: redis.Redis) -> None:
 @for_each(
     ("store", "says"),
     [
-        (a_bitmap, "or give the --layout of the other system"),
+        (a_bitmap, "for a bitmap of another system, give its --layout"),
         (a_list, "the wrong kind of value"),
         (a_damaged_filter, "'seen' is damaged"),
     ],

@@ -133,7 +133,7 @@ def test_info_of_a_bitmap_of_another_system(any_server: Server) -> None:
     assert re.findall(r"^(\w+) +-$", text, re.MULTILINE) == ["ttl", "generation", "created_at", "layers"]
     refused = run_command("info", "bits", "--url", any_server.url)
     assert refused.returncode == 2
-    assert b"or give the --layout of the other system" in refused.stderr
+    assert b"for a bitmap of another system, give its --layout" in refused.stderr
 
 
 def test_durations() -> None:

@@ -264,7 +264,7 @@ def test_an_error_says_the_way_out(call: Callable[[redis.Redis], object], way_ou
 def test_a_bitmap_of_another_system_without_its_layout(any_client: redis.Redis) -> None:
     """The error names the option that is missing."""
     BloomFilter(any_client, "f", layout=compat.go_zero(1000)).add("a")
-    with pytest.raises(FilterMismatchError, match=r"with the layout= of the other system .*compat"):
+    with pytest.raises(FilterMismatchError, match=r"of another system, give its layout= .*compat"):
         BloomFilter.open(any_client, "f")
 
 
