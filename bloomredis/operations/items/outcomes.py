@@ -180,6 +180,8 @@ def interrupted_by(
     rest, once = ("error.rest[1:]", "") if final else ("error.rest", " once the reason is gone")
     going_on = f"go on with {call}({rest}){once}{then}: nothing is lost"
     reason, advice = (error.problem, error.advice) if isinstance(error, BloomError) else (error, "")
+    for of_one_item in (ASK_AGAIN, ON_THE_SAME_OBJECT):  # the call with `rest` repeats that item, too
+        advice = advice.removesuffix(of_one_item).removesuffix("; then ")
     interrupted = BatchInterruptedError(
         f"{len(answers)} of {len(items)} items were answered, then: {reason}",
         list(answers),
