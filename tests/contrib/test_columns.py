@@ -394,7 +394,7 @@ def test_a_stream_writes_each_row_once(seen: BloomFilter) -> None:
     assert sink.written == ["a", "b", "c"]
 
 
-@for_each("added", [[], ["a"]])
+@pytest.mark.parametrize("added", [[], ["a"]])
 def test_a_batch_that_failed_after_its_write_comes_again(seen: BloomFilter, added: list[str]) -> None:
     """It comes with the same number, and without the rows that it has added by then."""
     sink = Sink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -254,15 +255,14 @@ def test_the_id_has_one_place(how: dict[str, Any]) -> None:
         once(None, **how)
 
 
-def test_the_page_runs(any_server: Server) -> None:
+def test_the_page_runs(any_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The endpoint of the page runs once for two deliveries."""
+    monkeypatch.chdir(tmp_path)  # where the page's table is
     app = pages.run("fastapi", any_server)["app"]
 
     async def deliver_twice() -> list[Any]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as http:
             headers = {"X-GitHub-Delivery": "e1"}
-            return [
-                (await http.post("/github", json={"action": "push"}, headers=headers)).json() for _ in "ab"
-            ]
+            return [(await http.post("/github", json={"id": "e1"}, headers=headers)).json() for _ in "ab"]
 
-    assert asyncio.run(deliver_twice()) == [{"done": "push"}, {"detail": "this event was processed already"}]
+    assert asyncio.run(deliver_twice()) == [{"done": "e1"}, {"detail": "this event was processed already"}]
