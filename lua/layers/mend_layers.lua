@@ -58,10 +58,12 @@ if #lost == 0 then
 end
 
 -- These writes change no data: if the server refuses the call, it refuses them before the others.
+local bytes = 0
 for _, layer in ipairs(lost) do
-  probe(layer.key, layer.template, layer.lasting)
+  probe(key, layer.template, layer.lasting)  -- as if its string were that of the record: the layer's may be a list
+  bytes = bytes + new_bytes(layer.template)
 end
-redis.call('SETRANGE', key, 0, '')
+check_memory(bytes, lost[1].lasting)
 for _, layer in ipairs(lost) do
   redis.call('UNLINK', layer.key)
   create(layer.key, layer.template, layer.lasting, layer.began)

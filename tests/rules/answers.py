@@ -120,6 +120,25 @@ def violations(history: History) -> Iterator[str]:
         about = (history.generations(call) for call in (*adds.get(item, ()), *tests.get(item, ())))
         for generation in sorted({last}.union(*about)):
             yield from _in_generation(history, item, generation, adds.get(item, ()), tests.get(item, ()))
+        yield from _nobody_won(history, item, adds.get(item, ()))
+
+
+def _nobody_won(history: History, item: str, adds: Sequence[Call]) -> Iterator[str]:
+    """Check that somebody got True, in generations of which each kept items of the one before.
+
+    Within a single generation `_in_generation` does it.
+    """
+    standing = history.standing(item)
+    for last, loss in enumerate((*standing.losses, None)):
+        kept = standing.same(last)
+        goes_on = loss is not None and (loss.keeps or not loss.sure)
+        calls = [call for call in adds if meet(history.generations(call), kept)]
+        if goes_on or len(kept) == 1 or any(set(history.generations(call)) - set(kept) for call in calls):
+            continue
+        ends = {history.first[call.name].name: call for call in calls}  # the last of each series of retries
+        answers = [call.answer for call in ends.values() if call.state == "answered"]
+        if ends and len(answers) == len(ends) and not any(call.answer for call in calls):
+            yield told("no winner", calls)
 
 
 def _in_generation(

@@ -50,6 +50,7 @@ RIGHT: dict[str, History] = {
     ),
     "there after the loss of a part": History(TERMS, [add(0, True), add(2, False)], A_PART, {"x": True}),
     "new after the loss of a part": History(TERMS, [add(0, True), add(2, True)], A_PART, {"x": True}),
+    "unknown to the end": History(TERMS, [add(0, **UNKNOWN), add(2, False)], A_PART, {"x": True}),
     "a test before": History(TERMS, [call("contains", 0, False), add(0, True)], present={"x": True}),
     "counted": History(COUNTING, [add(0, True), add(0, False), call("remove", 1, True)], counts={"x": 1}),
 }
@@ -59,6 +60,9 @@ WRONG: dict[str, History] = {
     "not there": History(TERMS, [add(0, False), add(5, True)], present={"x": True}),
     "not in the filter": History(TERMS, [add(0, True)], present={"x": False}),
     "not there: 2": History(TERMS, [add(2, False)], A_PART, {"x": True}),
+    "no winner\n": History(
+        RECREATES, [add(0, **UNKNOWN), add(2, False, earlier="first", since=0)], A_PART, {"x": True}
+    ),
     "nobody added it": History(TERMS, [call("contains", 0, False)], present={"x": True}),
     "false negative": History(TERMS, [add(0, True), call("contains", 1, False)], present={"x": True}),
     "false positive": History(TERMS, [call("contains", 0, True), add(1, True)], present={"x": True}),

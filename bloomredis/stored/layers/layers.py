@@ -85,7 +85,13 @@ class StoredLayers(Versioned[LayerRecord]):
         return (yield from self._push(None, self._new.renewed(), left))
 
     def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
-        yield from super().reopen(marks=marks)
+        """Reopen the filter, lost or not; look for each layer."""
+        was_lost = self._lost is not None
+        handle = yield from super().reopen(marks=marks)
+        if was_lost and marks is False:
+            found = yield from self._mend(self._record_of(handle), marks=False)
+            if self.handle is handle:
+                self._accept(found)
         return (yield from self.attempt(self._compare))
 
     def _compare(self, handle: Handle) -> Op[Handle]:
@@ -323,6 +329,7 @@ class StoredLayers(Versioned[LayerRecord]):
             [newest, self.key, *older],
             generation=record.head.generation,
             layers=len(record.began) if record.shared else 1,
+            keeps=bool(record.head.created_at),  # it was restored, or layers were made again
         )
 
 

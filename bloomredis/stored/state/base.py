@@ -164,12 +164,14 @@ class Stored(ABC):
         generation: bytes = b"",
         layers: int = 1,
         ends: list[FilterLostError] | None = None,
+        keeps: bool = False,
     ) -> Handle:
         """Store and return the handle of a verified filter.
 
         :param keys: the filter's key, then the keys that every script gets after its own.
         :param layers: the number of layers in this layout.
         :param ends: gets the loss that calls with this handle raise; by default that of the same generation.
+        :param keeps: the filter may have items of a former generation.
         """
         key, *extra = keys or (self.key,)
         self._changes += 1
@@ -181,7 +183,7 @@ class Stored(ABC):
         if ends is None:
             ends = before.ends if before is not None and before.generation == generation else []
         fields = identity, layout, items, key, tuple(extra), generation, check, variant, self.name
-        self.handle = handle = Handle(*fields, ends=ends)
+        self.handle = handle = Handle(*fields, keeps, ends=ends)
         self._lost = None
         return handle
 

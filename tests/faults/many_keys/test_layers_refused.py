@@ -122,6 +122,26 @@ def test_damage_stays_damage_without_memory(admin: redis.Redis) -> None:
     assert f.info().count == left + 1
 
 
+def test_lost_layers_are_made_again_together(admin: redis.Redis) -> None:
+    """If the memory has room for one of two layers, neither is made."""
+    f = ScalingBloomFilter(admin, "seen", capacity=700_000, error_rate=1e-3, expansion=1, on_lost="recreate")
+    f.load(range(1_500_000))
+    lost = [f"{{seen}}:layer:{number}" for number in range(2)]
+    size = admin.strlen(lost[0])
+    assert size > 1 << 20
+    admin.delete(*lost)
+    used: Any = admin.info("memory")
+    admin.config_set("maxmemory", used["used_memory"] + size * 3 // 2)
+    try:
+        with pytest.raises(ServerRefusedError, match="OOM"):
+            f.add("x")
+        assert not admin.exists(*lost)
+    finally:
+        admin.config_set("maxmemory", 0)
+    assert f.add("x")
+    assert admin.exists(*lost) == 2
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     "add": lambda f: f.add("x"),
     "clear": lambda f: f.clear(),

@@ -21,7 +21,7 @@ from bloomredis import (
     ScalingBloomFilter,
 )
 from tests.support.losing import LosingClient
-from tests.support.proxy import LateCopy, Proxy, after, lost, passed
+from tests.support.proxy import LateCopy, Proxy, after, lost, once_executed, passed
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
 from tests.support.sizes import sized
@@ -165,6 +165,42 @@ def test_reserve_keeps_the_layers_that_are_left(
     assert not client.exists(RECORD, *keys)
 
 
+@for_each("kind", LONG)
+def test_a_layer_of_another_type_is_made_again(client: redis.Redis, bloom: Any, kind: str) -> None:
+    """A key of any type in the place of a layer is replaced, as by clear()."""
+    f = bloom(client, "seen", kind=kind, **LONG[kind])
+    f.add_many(ITEMS)
+    client.delete(FIRST)
+    client.rpush(FIRST, "x")
+    with pytest.raises(FilterLostError):
+        f.add("x")
+    f.reserve()
+    assert [f.add("x"), f.contains("item-0"), f.contains("item-340")] == [True, False, True]
+
+
+@for_each("kind", LONG)
+def test_a_pending_commit_of_a_former_generation(
+    proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, kind: str
+) -> None:
+    """Its item may be in a layer that was kept: it is no lost claim, whose work would be taken back."""
+    f = bloom(proxy.client(retries=0), "seen", kind=kind, **LONG[kind])
+    other = CLASSES[kind](client_of_proxy, "seen", **LONG[kind])
+    f.add_many(ITEMS[:-10])
+    other.claim("loads the script").commit()
+    claim = f.claim("x", 600)
+
+    proxy.plan("commit", once_executed(lambda: client_of_proxy.delete(FIRST), lost))
+    with pytest.raises(FilterLostError):
+        bloom.wait(claim.commit())
+    with pytest.raises(FilterLostError):
+        other.contains("x")
+    other.reserve()
+    assert other.contains("x")
+    f.reserve()
+    with pytest.raises(OutcomeUnknownError, match="no retry will tell"):
+        bloom.wait(claim.commit())
+
+
 def test_a_lost_slice_is_made_again_for_its_time(client: redis.Redis, bloom: Any) -> None:
     """An empty layer in the place of a lost one ends when the lost one would have."""
     f = bloom(client, "seen", kind=ROTATING, **SHORT)
@@ -216,25 +252,39 @@ def test_a_lost_reply_of_a_mend(proxy: Proxy, client_of_proxy: redis.Redis, bloo
     assert [f.add("x"), f.add("x")] == [True, False]
 
 
+RETRIES: dict[str, Callable[[Any, str | None], Any]] = {
+    "with the token": lambda f, token: f.add("x", token=token),
+    "on the same object": lambda f, _: f.add("x"),
+    "in a batch": lambda f, _: f.add_many(["x"]),
+}
+
+
 @for_each("kind", LONG)
-def test_a_pending_add_into_a_lost_layer(
-    proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, kind: str
+@for_each("case", [(retry, layer) for retry in RETRIES for layer in ("the first", "the newest")])
+def test_a_pending_add_of_a_former_generation(
+    proxy: Proxy, client_of_proxy: redis.Redis, bloom: Any, kind: str, case: tuple[str, str]
 ) -> None:
-    """If another object was told True meanwhile, the retry does not hear True from its receipt."""
+    """Its retry never hears "already there", nor True from its receipt after another object was told True."""
+    retry, layer = case
+    client_of_proxy.flushall()
     f, other = (bloom(proxy.client(retries=0), "seen", kind=kind, **LONG[kind]) for _ in range(2))
-    f.add("a")
-    assert other.contains("a")
+    f.add_many(ITEMS[:-10])  # so that there is room
+    assert other.contains("item-1")
     proxy.plan("add", lost)
     with pytest.raises(OutcomeUnknownError) as unknown:
         f.add("x")
-    client_of_proxy.delete(FIRST)
+    number = 0 if layer == "the first" else len(f.info().layers) - 1
+    client_of_proxy.delete(f"{{seen}}:layer:{number}")
     with pytest.raises(FilterLostError):
         other.add("x")
     other.reserve()
-    assert other.add("x")
+    assert other.add("x") is (layer == "the newest")  # that layer had the item
     with pytest.raises(FilterLostError):
-        f.add("x", token=unknown.value.token)
-    assert f.add("x") is False
+        RETRIES[retry](f, unknown.value.token)
+    for _ in range(2):
+        with pytest.raises((OutcomeUnknownError, BatchInterruptedError), match="no retry will tell"):
+            RETRIES[retry](f, unknown.value.token)
+    assert f.add("another")
 
 
 @pytest.mark.parametrize("lose", [lambda c: c.flushall(), lambda c: c.delete(RECORD)])
