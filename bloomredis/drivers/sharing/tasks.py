@@ -172,8 +172,9 @@ class Tasks:
             task = get_running_loop().create_task(call, context=self._observed(batch))
             self._tasks.add(task)
             task.add_done_callback(partial(self._end, batch))
-        if not self._queue.asked:
-            self._contexts.clear()  # of callers that have gone
+        if len(self._contexts) > len(self._queue):  # some callers have gone
+            waiting = self._queue.callers
+            self._contexts = {each: self._contexts[each] for each in waiting if each in self._contexts}
 
     def _observed(self, batch: Batch[Waiting]) -> Context | None:
         """Return the context of the first observed call, which counts the round trip; None without one."""
