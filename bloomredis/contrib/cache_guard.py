@@ -48,8 +48,10 @@ def guard(
     :param key: returns the item, given the arguments of the call, or None for a call that is not guarded;
         without `key` the item is the first argument.
     :param missing: the answer for an item that is not in the filter; an exception or its class is raised.
-    :param marker: the item that says that all others have been added.  None is for a filter that another
-        program builds; the guard trusts it as complete, and a loss is final for this process.
+    :param marker: the item that says that all others have been added.  The default is valid for one version
+        of the filter; one of your own is not: after the loss of a shard or layer, call `clear()` before
+        `load`.  None is for a filter that another program builds; the guard trusts it as complete, and a loss
+        is final for this process.
     """
     guarding = _Guard(seen, marker)
 
@@ -87,7 +89,7 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
     """
     require_sync(seen, "load()")
     _open(seen)
-    whole = _whole(seen)
+    whole = _reopened(seen)  # which raises if the filter is lost meanwhile, whoever goes on with it
     read: int = whole.load(items)
     whole.add(_present(whole, marker))
     return read
@@ -97,7 +99,7 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     """Add all items of a database to a filter of `bloomredis.asyncio`: see `load`."""
     require_async(seen, "load_asyncio()")
     await _open(seen)
-    whole = _whole(seen)
+    whole = _reopened(seen)  # as in load()
     read: int = await whole.load(items)
     await whole.add(_present(whole, marker))
     return read
@@ -123,12 +125,6 @@ def _present(seen: Any, marker: Any) -> Any:
 def _is_filter(seen: Any) -> bool:
     """Return whether the object is a filter of this package, not a mock of one."""
     return hasattr(type(seen), "_reopened")
-
-
-def _whole(seen: Any) -> Any:
-    """Return an object that raises if the filter is lost while it is loaded."""
-    raises = not _is_filter(seen) or seen._operations.options.on_lost == "raise"  # noqa: SLF001 - as above
-    return seen if raises else _reopened(seen)
 
 
 def _items(key: Callable[..., Any] | None, args: Any, kwargs: Any) -> list[Any]:
@@ -187,7 +183,7 @@ class _Guard:
         if not there and all(marked) and not opened.is_whole:
             (there,) = opened.filter.contains_many(items)  # it may have been tested before the last was added
             opened.is_whole = True
-        return self._passes(there, marked)
+        return self._passes(opened, there, marked)
 
     async def is_there_asyncio(self, items: list[Any]) -> bool:
         """Return the same for a filter of asyncio."""
@@ -210,12 +206,12 @@ class _Guard:
         if not there and all(marked) and not opened.is_whole:
             (there,) = await opened.filter.contains_many(items)  # as above
             opened.is_whole = True
-        return self._passes(there, marked)
+        return self._passes(opened, there, marked)
 
-    def _passes(self, there: bool, marked: list[bool]) -> bool:  # noqa: FBT001 - an answer of the filter
+    def _passes(self, opened: _Opened, there: bool, marked: list[bool]) -> bool:  # noqa: FBT001 - an answer of the filter
         """Return whether a call reaches the function; warn if it does because the marker is missing."""
-        if all(marked):
-            return there
+        if not marked or (all(marked) and opened.markers == [_present(opened.filter, self._marker)]):
+            return there  # the object has not gone on after a loss meanwhile
         self._warn(INCOMPLETE)
         return True
 
