@@ -88,6 +88,8 @@ class StoredLayers(Versioned[LayerRecord]):
         """Reopen the filter, lost or not; look for each layer."""
         was_lost = self._lost is not None
         handle = yield from super().reopen(marks=marks)
+        if self.in_flight.clears:  # the filter was just emptied
+            return handle
         if was_lost and marks is False:
             found = yield from self._mend(self._record_of(handle), marks=False)
             if self.handle is handle:

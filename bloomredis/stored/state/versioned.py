@@ -136,7 +136,7 @@ class Versioned(Stored, Generic[ParametersT]):
             self._accept(found)
         else:
             self.reset()
-            yield from self._reopen_by(partial(self._find, creates=True), marks=None)
+            yield from self.reopen()
 
     def _open_by(
         self, find: Callable[[], Op[ParametersT]], *, stands: bool, marks: bool = False
