@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
-import inspect
 import re
 import weakref
 from collections.abc import Iterator
@@ -130,19 +128,10 @@ def _made(url: str, module: Any, options: dict[str, Any]) -> Any:
     if scheme == "embedded":
         return _embedded(_directory(rest), module, options)
     if scheme in _SENTINELS:
-        return sentinels.client(_primary(scheme, rest), module, _retries(module) | options)
-    if scheme in _CLUSTERS:
-        class_ = module.RedisCluster
-    else:
-        class_, options = module.Redis, _retries(module) | options
+        return sentinels.client(_primary(scheme, rest), module, options)
+    class_ = module.RedisCluster if scheme in _CLUSTERS else module.Redis
     with _without_password(scheme):
         return class_.from_url(f"{_SERVERS[scheme]}://{rest}", **options)
-
-
-def _retries(module: Any) -> dict[str, Any]:
-    """Return the retries of a client without a URL: redis-py gives none to a client that is made from one."""
-    parameter = inspect.signature(module.Redis).parameters.get("retry")
-    return {"retry": copy.deepcopy(parameter.default)} if parameter and parameter.default else {}
 
 
 def _primary(scheme: str, rest: str) -> sentinels.Target:

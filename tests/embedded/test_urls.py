@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 import redis
-import redis.asyncio
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from bloomredis import BloomFilter
-from bloomredis.embedded import connect, connect_asyncio
+from bloomredis.embedded import connect
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -38,20 +34,6 @@ def test_options_reach_the_client(url: str) -> None:
     """Options of connect() besides the URL are passed to redis-py."""
     client = connect(url, decode_responses=True)
     assert client.connection_pool.connection_kwargs["decode_responses"] is True
-
-
-def retries(client: Any) -> int | None:
-    """Return the number of a client's retries; None if it has none of its own."""
-    retry = client.connection_pool.connection_kwargs.get("retry")
-    return None if retry is None else int(retry._retries)
-
-
-@for_each("url", ["redis://localhost", "unix:///socket", "sentinel://localhost/primary"])
-def test_a_client_of_a_url_retries_like_one_without(url: str) -> None:
-    """redis-py gives a client that is made from a URL no retries."""
-    assert retries(connect(url)) == retries(redis.Redis())
-    assert retries(connect_asyncio(url)) == retries(redis.asyncio.Redis())
-    assert retries(connect(url, retry=Retry(NoBackoff(), 2))) == 2
 
 
 def test_unix_is_an_outside_server(any_server: Server) -> None:
