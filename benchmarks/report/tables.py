@@ -126,7 +126,7 @@ def _from_json(name: str, found: Mapping[str, Any]) -> ServerReport:
 
 
 def _on_one_line(match: re.Match[str]) -> str:
-    return " ".join(match[0].split())
+    return "".join(match[0].split())
 
 
 def _as_json(server: ServerReport) -> dict[str, Any]:
