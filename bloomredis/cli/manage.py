@@ -99,8 +99,8 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
     """Let programs that have lost a filter, or a part of it, go on.
 
     They go on with what is stored. Each object in them gets FilterLostError once, if it has not yet. What was
-    lost is new again. A shard or layer that is missing is made again, empty. If the whole filter is missing,
-    run bloomredis create first.
+    lost is new again. A shard that is missing is made again, empty. If the whole filter is missing, run
+    bloomredis create first.
     """
     try:
         found = filters.opened(connect(url, cluster=cluster), name)

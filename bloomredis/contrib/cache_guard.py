@@ -20,8 +20,8 @@ R = TypeVar("R")
 LOADED: Final = "bloomredis:guard:loaded"
 """The item that `load` adds last: a filter without it is incomplete, and guards nothing.
 
-The version of the filter follows it: if a lost shard or layer was made again, the marker of before is worth
-nothing, although another shard or layer still has it.
+The version of the filter follows it: if a lost shard was made again, the marker of before is worth nothing,
+although another shard still has it.
 """
 UNGUARDED: Final = "the database is not guarded by %r: %s"
 INCOMPLETE: Final = "a load is at work, or has died before its end; then call load() again"
@@ -49,8 +49,7 @@ def guard(
         without `key` the item is the first argument.
     :param missing: the answer for an item that is not in the filter; an exception or its class is raised.
     :param marker: the item that says that all others have been added.  The default is valid for one version
-        of the filter; one of your own is not: after the loss of a shard or layer, call `clear()` before
-        `load`.  None is for a filter that another program builds; the guard trusts it as complete, and a loss
+        of the filter; one of your own is not: after the loss of a shard, call `clear()` before `load`.  None is for a filter that another program builds; the guard trusts it as complete, and a loss
         is final for this process.
     """
     guarding = _Guard(seen, marker)

@@ -101,13 +101,6 @@ class PendingCalls:
                 return pending
         return None
 
-    def concerns(self, item: str | bytes, generation: bytes, *, keeps: bool) -> bool:
-        """Return whether an add of an item has to look at pending calls.
-
-        :param keeps: the filter may have items of a former generation, so the calls of that one count, too.
-        """
-        return as_bytes(item) in self.items if keeps else self.find(item, generation) is not None
-
     def clear(self, present: Callable[[], bytes | None]) -> None:
         """Discard pending items after the filter was cleared or deleted, except those of this generation.
 
@@ -136,23 +129,20 @@ class PendingCalls:
 
     @contextmanager
     def checkout(
-        self, encoded: str | bytes, generation: bytes, token: Pending | None, *, keeps: bool = False
+        self, encoded: str | bytes, generation: bytes, token: Pending | None
     ) -> Iterator[list[Pending]]:
         """Take out the pending calls about an item; put them back if the block raises.
 
         If every call counts, a call is not put back after an error with `final`: its answer can no longer be
         known, and the next call counts by itself.
 
-        :param keeps: see `concerns`.
         :param token: the caller's token.  Without it all calls are taken out, or the oldest one if every
             call counts.
         """
         item = as_bytes(encoded)
         with self._lock:
             calls = self.items.pop(item, [])
-            mine = [
-                each for each in calls if (keeps or each.generation == generation) and token in (None, each)
-            ]
+            mine = [each for each in calls if each.generation == generation and token in (None, each)]
             if self.every_call_counts:
                 mine = mine[:1]
             if others := [each for each in calls if each not in mine]:
@@ -164,8 +154,7 @@ class PendingCalls:
                 token is not None and not mine and token not in self._without_token
             ):  # a token of another object
                 # A token of another generation is void, like a pending call of another generation.
-                is_void = not (keeps or generation.endswith(token.generation))
-                mine_or_theirs = [] if is_void else [token]
+                mine_or_theirs = [token] if generation.endswith(token.generation) else []
             else:
                 mine_or_theirs = mine
             yield mine_or_theirs
@@ -178,30 +167,19 @@ class PendingCalls:
             raise
 
     def split_runs(
-        self,
-        items: Sequence[str | bytes],
-        start: int,
-        stop: int,
-        most: int,
-        generation: bytes,
-        *,
-        keeps: bool = False,
+        self, items: Sequence[str | bytes], start: int, stop: int, most: int, generation: bytes
     ) -> Iterator[tuple[int, int, bool]]:
         """Split a batch from `start` to `stop` into runs of at most `most` items, and single pending ones.
 
         Of equal items only the first counts as pending.  If every call counts, each pending call makes one
         of the equal items pending.
-
-        :param keeps: see `concerns`.
         """
         if self.items:
             seen: set[bytes] = set()
             for at in range(start, stop):
                 item = as_bytes(items[at])
                 # If every call counts, the caller has already taken out the call of an earlier equal item.
-                if self.concerns(item, generation, keeps=keeps) and (
-                    self.every_call_counts or item not in seen
-                ):
+                if self.find(item, generation) and (self.every_call_counts or item not in seen):
                     yield from _runs(start, at, most)
                     yield at, at + 1, True
                     start = at + 1

@@ -159,12 +159,14 @@ def test_a_loss_has_a_way_out(any_server: Server, kind: Kind, part: str, way_out
     with any_server.client() as client:
         client.unlink(next(key for key in client.scan_iter(part) if b"receipt" not in key))
     lost = run_command("info", "seen", *url)
-    assert (lost.returncode, f"bloomredis {way_out}" in lost.stderr.decode()) == (3, True)
-    done = run_command(way_out, "seen", *url)
-    assert (done.returncode, b"are new again" in done.stderr) == (0, way_out == "reserve")
-    left = json.loads(printed("info", "seen", *url, "--json"))["count"]
-    keeps = kind is Kind.SHARDED and way_out == "reserve"  # the only layer was lost
-    assert 50 < left < 100 if keeps else left == 0
+    assert lost.returncode == 3
+    if f"bloomredis {way_out}" in lost.stderr.decode():
+        assert run_command(way_out, "seen", *url).returncode == 0
+        left = json.loads(printed("info", "seen", *url, "--json"))["count"]
+        assert left == 0 if way_out == "clear" else 50 < left < 100
+    else:
+        assert (kind, way_out) == (Kind.SCALING, "reserve")  # no layer is left
+        assert run_command(way_out, "seen", *url).returncode == 3
     printed("delete", "seen", *url)
 
 

@@ -18,7 +18,6 @@ from bloomredis import (
     BloomFilter,
     FilterLostError,
     RotatingBloomFilter,
-    ScalingBloomFilter,
     ShardedBloomFilter,
 )
 from bloomredis.contrib.cache_guard import LOADED, _Guard, _present, guard, load, load_asyncio
@@ -247,30 +246,25 @@ def test_a_lost_filter_without_a_marker_guards_nothing(any_client: redis.Redis, 
     assert [get("7"), get("8")] == [7, 8]  # an acknowledged filter is empty, too
 
 
-def in_parts(client: redis.Redis, kind: str) -> Any:
-    """Return a filter that has several shards or layers."""
-    if kind == "shard":
-        return ShardedBloomFilter(client, "rows", **SIZE, shards=3)
-    return ScalingBloomFilter(client, "rows", capacity=30, error_rate=1e-6)
+def in_shards(client: redis.Redis) -> Any:
+    """Return a sharded filter."""
+    return ShardedBloomFilter(client, "rows", **SIZE, shards=3)
 
 
-def part_without_marker(seen: Any) -> str:
-    """Return the key of a shard or layer that has rows, but not the marker of the load."""
-    if isinstance(seen, ScalingBloomFilter):
-        return "{rows}:layer:0"
+def shard_without_marker(seen: Any) -> str:
+    """Return the key of a shard that has not the marker of the load."""
     marked = seen._operations.stored.cached_record.number(_present(seen, LOADED).encode())
     return shard_record.key("rows", 3, (marked + 1) % 3)
 
 
-@pytest.mark.parametrize("kind", ["shard", "layer"])
-def test_a_lost_part_guards_nothing(any_client: redis.Redis, kind: str) -> None:
-    """The marker lies in another part, and is still there, even after the lost one was made again."""
-    seen = in_parts(any_client, kind)
+def test_a_lost_shard_guards_nothing(any_client: redis.Redis) -> None:
+    """The marker lies in another shard, and is still there, even after the lost one was made again."""
+    seen = in_shards(any_client)
     database = Database()
     get = guard(seen)(database.get)
     load(seen, ROWS)
     assert get("x") is None
-    assert any_client.delete(part_without_marker(seen))
+    assert any_client.delete(shard_without_marker(seen))
     for _ in range(2):
         assert [get(row) for row in ROWS] == list(ROWS.values())
     with pytest.raises(FilterLostError):
@@ -284,13 +278,12 @@ def test_a_lost_part_guards_nothing(any_client: redis.Redis, kind: str) -> None:
     assert (get("x"), later("x")) == (None, None)
 
 
-@pytest.mark.parametrize("kind", ["shard", "layer"])
-def test_a_load_makes_a_lost_part_again(any_client: redis.Redis, kind: str) -> None:
+def test_a_load_makes_a_lost_shard_again(any_client: redis.Redis) -> None:
     """The first load tells of the loss, the second one ends it for the guard."""
-    seen = in_parts(any_client, kind)
+    seen = in_shards(any_client)
     get = guard(seen)(Database().get)
     load(seen, ROWS)
-    any_client.delete(part_without_marker(seen))
+    any_client.delete(shard_without_marker(seen))
     with pytest.raises(FilterLostError):
         load(seen, ROWS)
     load(seen, ROWS)
@@ -298,13 +291,12 @@ def test_a_load_makes_a_lost_part_again(any_client: redis.Redis, kind: str) -> N
     assert get("x") is None
 
 
-@pytest.mark.parametrize("kind", ["shard", "layer"])
-def test_who_goes_on_during_a_load_completes_nothing(any_client: redis.Redis, kind: str) -> None:
+def test_who_goes_on_during_a_load_completes_nothing(any_client: redis.Redis) -> None:
     """Another part of the program, with the same object, handles a loss in the middle of the load."""
-    seen = in_parts(any_client, kind)
+    seen = in_shards(any_client)
     get = guard(seen)(Database().get)
     load(seen, ROWS)
-    key = part_without_marker(seen)
+    key = shard_without_marker(seen)
 
     def rows() -> Iterator[str]:
         yield from [row for row in ROWS for _ in range(3000)]
@@ -319,15 +311,14 @@ def test_who_goes_on_during_a_load_completes_nothing(any_client: redis.Redis, ki
     assert [get(row) for row in ROWS] == list(ROWS.values())
 
 
-@pytest.mark.parametrize("kind", ["shard", "layer"])
-def test_an_object_that_goes_on_has_no_marker(any_client: redis.Redis, kind: str) -> None:
+def test_an_object_that_goes_on_has_no_marker(any_client: redis.Redis) -> None:
     """A thread asks with the marker of before, while another one has met the loss with the guard's object."""
-    seen = in_parts(any_client, kind)
+    seen = in_shards(any_client)
     load(seen, ROWS)
     guarding = _Guard(seen, LOADED)
     assert not guarding.is_there(["x"])
     opened = guarding._at_present()
-    any_client.delete(part_without_marker(seen))
+    any_client.delete(shard_without_marker(seen))
     for each in (opened.filter, seen):
         with pytest.raises(FilterLostError):
             each.contains_many(ROWS)

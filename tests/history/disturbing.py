@@ -126,7 +126,7 @@ class Disturber:
         number = numbers[0] if self._what.kind == "rotating" else self._dice.choice(numbers)
         start = time.monotonic()
         if self._client.unlink(f"{{{self._what.seed}}}:layer:{number}"):
-            self._lost(f"layer {number} is evicted", start, keeps=True)
+            self._lost(f"layer {number} is evicted", start, lasts=True)
 
     def evict_shard(self) -> None:
         """Evict a shard; the loss is uncertain if the record does not name that shard."""

@@ -295,23 +295,14 @@ def test_a_lost_key_is_a_lost_filter(client: redis.Redis, bloom: Any, lost: str)
     assert f.add_many(items(270)) == [True] * 270
 
 
-def test_a_lost_filter_is_made_anew(client: redis.Redis, bloom: Any) -> None:
+@for_each("lost", ["seen", "{seen}:layer:0", "{seen}:layer:3"])
+def test_a_lost_filter_is_made_anew(client: redis.Redis, bloom: Any, lost: str) -> None:
     """With on_lost="recreate" no bit of the lost filter counts for the new one."""
     f = bloom(client, "seen", kind=KIND, on_lost="recreate", **SIZE | {"capacity": 30})
     f.add_many(items(270))
-    client.delete("seen")
+    client.delete(lost)
     assert f.add_many(items(270)) == [True] * 270
     assert full(f) == [30, 60, 120, 60]
-
-
-@for_each(("layer", "lost"), [(0, range(30)), (2, range(90, 210)), (3, range(210, 270))])
-def test_a_lost_layer_is_made_anew(client: redis.Redis, bloom: Any, layer: int, lost: range) -> None:
-    """With on_lost="recreate" the items of that layer are new, and no others."""
-    f = bloom(client, "seen", kind=KIND, on_lost="recreate", **SIZE | {"capacity": 30})
-    f.add_many(items(270))
-    client.delete(f"{{seen}}:layer:{layer}")
-    assert f.add_many(items(270)) == [number in lost for number in range(270)]
-    assert sum(full(f)) == 270
 
 
 def test_it_can_be_full(client: redis.Redis) -> None:
@@ -416,7 +407,7 @@ def test_a_record_that_was_copied_alone_is_said_to_be(client: redis.Redis, bloom
     bloom(client, "seen", kind=KIND, layout=layout, **SIZE).add_many(items(300))
     client.rename("seen", "copied")
     copied = bloom(client, "copied", kind=KIND, layout=layout, **SIZE)
-    with pytest.raises(FilterLostError, match="not copied with the record"):
+    with pytest.raises(FilterLostError, match="the record was copied without it; what was added before is f"):
         copied.contains("item-1")
     copied.clear()
     assert copied.add("item-1")

@@ -316,35 +316,6 @@ def test_bad_templates_for_clear(stored: tuple[redis.Redis, bytes], kind: str) -
     refused(client, "clear", [b"seen"], [head, template])
 
 
-RECORD_BYTES = 88
-"""The layer record without the times at which the layers began."""
-BAD_MENDS: dict[str, Any] = {
-    "nothing": lambda *_: [],
-    "no header": lambda known, wanted, _: [known, wanted],
-    "an empty header": lambda known, wanted, _: [known, wanted, b""],
-    "half a header": lambda known, wanted, layer: [known, wanted, layer[:32]],
-    "a header too many": lambda known, wanted, layer: [known, wanted, layer * 2],
-    "a layer too few": lambda known, wanted, layer: [known + bytes(8), wanted, layer],
-    "no times": lambda known, wanted, layer: [known[:RECORD_BYTES], wanted, layer],
-    "times to store": lambda known, wanted, layer: [known, wanted + bytes(8), layer],
-    "another generation": lambda known, wanted, layer: [known, wanted, layer[:40] + bytes(24)],
-    "no bits": lambda known, wanted, layer: [known, wanted, layer[:16] + bytes(8) + layer[24:]],
-}
-
-
-@for_each("kind", BAD_MENDS)
-def test_bad_mends(server: Server, kind: str) -> None:
-    """A malformed call makes no layer again, although one is missing."""
-    with server.client() as client:
-        ScalingBloomFilter(client, "seen", capacity=100, error_rate=0.01).add("a")
-        known, layer = client.get("seen"), client.getrange("{seen}:layer:0", 0, 63)
-        client.delete("{seen}:layer:0")
-        wanted = known[:40] + b"another!" + known[48:RECORD_BYTES]
-        given = BAD_MENDS[kind](known, wanted, layer[:40] + b"another!" + layer[48:])
-        refused(client, "mend_layers", [b"seen", b"{seen}:layer:0"], given)
-        assert not client.exists("{seen}:layer:0")
-
-
 @for_each("ttl", [[], ["x"], ["1e400"], [-5]])
 def test_a_bad_time_to_live_for_reserve(stored: tuple[redis.Redis, bytes], ttl: list[Any]) -> None:
     """Nothing is created with a malformed time to live."""

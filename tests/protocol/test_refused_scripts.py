@@ -19,7 +19,6 @@ from bloomredis import (
     BloomError,
     BloomFilter,
     CountingBloomFilter,
-    FilterLostError,
     OutcomeUnknownError,
     RotatingBloomFilter,
     ScalingBloomFilter,
@@ -72,15 +71,6 @@ def use_again(make: Callable[..., Any], call: Callable[[Any, str | None], object
     call(make(), unknown.value.token)
 
 
-def use_lost_layer(f: Any, client: redis.Redis) -> None:
-    """Lose a layer, and go on with the others."""
-    f.add_many([f"more {number}" for number in range(1000)])  # which begins a layer in a small filter
-    client.delete("{seen}:layer:0")
-    with pytest.raises(FilterLostError):
-        f.add("x")
-    f.reserve()
-
-
 def use_file(f: Any, client: redis.Redis) -> None:
     """Save, restore, copy and merge."""
     file = io.BytesIO()
@@ -109,8 +99,6 @@ def use_filter(client: redis.Redis, kind: Any = BloomFilter, many: int = 300, **
         f.remove("a")
         use_again(make, lambda f, token: f.remove("b", token=token))
     use_claims(f, client)
-    if kind in (ScalingBloomFilter, RotatingBloomFilter):
-        use_lost_layer(f, client)
     if options.get("layout") != "module":
         use_file(f, client)
     f.clear()

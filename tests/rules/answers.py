@@ -71,7 +71,7 @@ class History:
         return min(each.start if each.since is None else each.since for each in (first, call))
 
     def possible(self, call: Call) -> range:
-        """Return the generations of a call, and those whose items may be in them."""
+        """Return the generations of a call, and those that equal them if uncertain losses did not happen."""
         about = self.generations(call)
         return range(self.standing(call.item).same(about[0])[0], about[-1] + 1)
 
@@ -120,25 +120,6 @@ def violations(history: History) -> Iterator[str]:
         about = (history.generations(call) for call in (*adds.get(item, ()), *tests.get(item, ())))
         for generation in sorted({last}.union(*about)):
             yield from _in_generation(history, item, generation, adds.get(item, ()), tests.get(item, ()))
-        yield from _nobody_won(history, item, adds.get(item, ()))
-
-
-def _nobody_won(history: History, item: str, adds: Sequence[Call]) -> Iterator[str]:
-    """Check that somebody got True, in generations of which each kept items of the one before.
-
-    Within a single generation `_in_generation` does it.
-    """
-    standing = history.standing(item)
-    for last, loss in enumerate((*standing.losses, None)):
-        kept = standing.same(last)
-        goes_on = loss is not None and (loss.keeps or not loss.sure)
-        calls = [call for call in adds if meet(history.generations(call), kept)]
-        if goes_on or len(kept) == 1 or any(set(history.generations(call)) - set(kept) for call in calls):
-            continue
-        ends = {history.first[call.name].name: call for call in calls}  # the last of each series of retries
-        answers = [call.answer for call in ends.values() if call.state == "answered"]
-        if ends and len(answers) == len(ends) and not any(call.answer for call in calls):
-            yield told("no winner", calls)
 
 
 def _in_generation(

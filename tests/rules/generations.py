@@ -18,7 +18,6 @@ class Loss:
     :ivar sure: the loss certainly happened.
     :ivar shard: only this shard's items are lost.
     :ivar lasts: whoever opens the filter finds it damaged, until it is cleared.
-    :ivar keeps: some items stay: whoever goes on after it finds them.
     """
 
     start: float
@@ -27,7 +26,6 @@ class Loss:
     sure: bool = True
     shard: int | None = None
     lasts: bool = False
-    keeps: bool = False
 
     def __str__(self) -> str:
         return f"{self.what} at {self.start:.4f}-{self.end:.4f}"
@@ -51,9 +49,9 @@ class Generations:
         return range(bisect_right(self._ends, start), bisect_left(self._starts, end) + 1)
 
     def same(self, generation: int) -> range:
-        """Return the generations whose items may be in this one, since a loss is uncertain or keeps some."""
+        """Return the generations equal to this one if uncertain losses did not happen."""
         since = generation
-        while since and (not self.losses[since - 1].sure or self.losses[since - 1].keeps):
+        while since and not self.losses[since - 1].sure:
             since -= 1
         return range(since, generation + 1)
 

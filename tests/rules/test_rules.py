@@ -36,7 +36,6 @@ def add(start: float, answer: object = None, **more: Any) -> Call:
 UNKNOWN: dict[str, Any] = {"state": "unknown", "name": "first"}
 LOSS = (Loss(1.0, 1.1),)
 PERHAPS = (Loss(1.0, 1.1, sure=False),)
-A_PART = (Loss(1.0, 1.1, keeps=True),)
 RIGHT: dict[str, History] = {
     "one winner": History(TERMS, [add(0, True), add(0, False)], present={"x": True}),
     "one asks again": History(TERMS, [add(0, **UNKNOWN), add(1, True, earlier="first")], present={"x": True}),
@@ -48,9 +47,6 @@ RIGHT: dict[str, History] = {
     "added again after what may have been a loss": History(
         TERMS, [add(0, True), add(2, True)], PERHAPS, {"x": True}
     ),
-    "there after the loss of a part": History(TERMS, [add(0, True), add(2, False)], A_PART, {"x": True}),
-    "new after the loss of a part": History(TERMS, [add(0, True), add(2, True)], A_PART, {"x": True}),
-    "unknown to the end": History(TERMS, [add(0, **UNKNOWN), add(2, False)], A_PART, {"x": True}),
     "a test before": History(TERMS, [call("contains", 0, False), add(0, True)], present={"x": True}),
     "counted": History(COUNTING, [add(0, True), add(0, False), call("remove", 1, True)], counts={"x": 1}),
 }
@@ -59,10 +55,6 @@ WRONG: dict[str, History] = {
     "no winner": History(TERMS, [add(0, False), add(0, False)], present={"x": True}),
     "not there": History(TERMS, [add(0, False), add(5, True)], present={"x": True}),
     "not in the filter": History(TERMS, [add(0, True)], present={"x": False}),
-    "not there: 2": History(TERMS, [add(2, False)], A_PART, {"x": True}),
-    "no winner\n": History(
-        RECREATES, [add(0, **UNKNOWN), add(2, False, earlier="first", since=0)], A_PART, {"x": True}
-    ),
     "nobody added it": History(TERMS, [call("contains", 0, False)], present={"x": True}),
     "false negative": History(TERMS, [add(0, True), call("contains", 1, False)], present={"x": True}),
     "false positive": History(TERMS, [call("contains", 0, True), add(1, True)], present={"x": True}),
@@ -232,12 +224,11 @@ def test_wrongly_remembered(what: str) -> None:
 
 def test_generations() -> None:
     """A call is about each generation during it; an uncertain loss may have left the previous one."""
-    losses = [Loss(3.0, 3.1, sure=False), Loss(1.0, 1.6), Loss(4.0, 4.1, keeps=True)]
+    losses = [Loss(3.0, 3.1, sure=False), Loss(1.0, 1.6)]
     generations = Generations(losses)
     assert list(generations.between(0.0, 0.9)) == [0]
     assert list(generations.between(1.2, 1.3)) == [0, 1]
     assert list(generations.between(1.7, 2.0)) == [1]
-    assert list(generations.between(0.0, 9.0)) == [0, 1, 2, 3]
-    assert list(generations.same(3)) == [1, 2, 3]
+    assert list(generations.between(0.0, 9.0)) == [0, 1, 2]
     assert list(generations.same(2)) == [1, 2]
     assert list(generations.same(1)) == [1]

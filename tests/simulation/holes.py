@@ -21,7 +21,6 @@ OF_MANY: Final[dict[str, tuple[str, set[str]]]] = {
     "damage-cleared-again": ("ScalingBloomFilter", {"evict_layer"}),
     "sweeps-too-far": ("ShardedBloomFilter", {"crash", "slow"}),
     "record-revived": ("RotatingBloomFilter", {"flush_all", "slow", "leap"}),
-    "layers-made-in-silence": ("ScalingBloomFilter", {"evict_layer"}),
 }
 """The holes of filters of many keys: the kind that has each, and the faults that it needs."""
 

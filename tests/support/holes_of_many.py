@@ -29,7 +29,7 @@ def _damage_is_cleared_again(patch: Patch) -> None:
     """A4: every object that finds a lost layer clears the current filter."""
 
     def recover(self: Any, _: Any, handle: Any) -> Any:
-        self.report_loss(f"a layer of {self.name!r} has vanished", handle)
+        self.report_loss(f"a layer of {self.name!r} has vanished", handle, damaged=True)
         yield from self.clear()
 
     patch(StoredLayers, "RECOVERY", {**StoredLayers.RECOVERY, replies.DAMAGED: recover})
@@ -62,17 +62,9 @@ def _a_lost_record_is_revived(patch: Patch) -> None:
     patch(LayerRecord, "continues", lambda self, known: self.head.generation == known.head.generation)
 
 
-def _layers_are_made_in_silence(patch: Patch) -> None:
-    """A lost layer is made again in the generation that all objects know."""
-    of_new_generation = LayerRecord.of_new_generation
-    patch(LayerRecord, "renewed", lambda self: replace(of_new_generation(self), newest=0, began=()))
-    patch(LayerRecord, "of_new_generation", lambda self: self)
-
-
 HOLES_OF_MANY: Final[dict[str, Callable[[Patch], None]]] = {
     "stale-drops": _stale_objects_drop_shards,
     "damage-cleared-again": _damage_is_cleared_again,
     "sweeps-too-far": _sweeps_go_too_far,
     "record-revived": _a_lost_record_is_revived,
-    "layers-made-in-silence": _layers_are_made_in_silence,
 }

@@ -29,7 +29,7 @@ SETTINGS: Final = {
 OUTSIDE: Final = {"evalsha", "eval", "config|resetstat", "config", "info"}
 """Commands that the test or the client sends."""
 
-MAKING: Final = {"reserve", "clear", "add_layer", "mend_layers", "reserve_record", "adopt", "mark"}
+MAKING: Final = {"reserve", "clear", "add_layer", "reserve_record", "adopt", "mark"}
 """Scripts whose data contain the time or random bytes."""
 
 

@@ -28,7 +28,7 @@ from bloomredis.operations.claims.state import (
     is_late,
     lost_error,
 )
-from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT, final_error
+from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
 from bloomredis.protocol import clock, forms, replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.clock import next_round
@@ -288,10 +288,9 @@ class Claims:
             if request not in ours:
                 packed = handle.layout.pack_one(request.encoded)
                 (is_done,) = yield from self._stored.test(handle, (request.encoded,), packed)
-                state, lost = request.state, lost_error(request.state, is_done=is_done)
-                is_unknown = is_done and handle.keeps and state.session is not None
+                state = request.state
                 state.session = None  # the result of a pending commit is gone with its filter
-                request.fail(final_error(self._stored.name) if is_unknown else lost)
+                request.fail(lost_error(state, is_done=is_done))
         return ours
 
     def _commit_call(

@@ -196,9 +196,7 @@ class Membership:
             handle, now = self._stored.handle or (yield from self._stored.open()), clock.now()
             packed, pending = handle.layout.pack_one(item), self._pending
             try:
-                if token is not None or (
-                    pending.items and pending.concerns(item, handle.generation, keeps=handle.keeps)
-                ):
+                if token is not None or (pending.items and pending.find(item, handle.generation)):
                     return (yield from self._add_pending(handle, packed, item, token)) == 1
                 return (yield from self._add(handle, (item,), packed, now)) == 1
             except LayoutChanged:
@@ -267,13 +265,12 @@ class Membership:
         first, keep = len(answers), unasked and not self._pending.every_call_counts
         pack_range, last = range_packer(handle, items, first, prepared)
         for start, stop, pending in self._pending.split_runs(
-            items, first, last, handle.items, handle.generation, keeps=handle.keeps
+            items, first, last, handle.items, handle.generation
         ):
-            if pending and keep:
-                if (yield from self.resolve_pending(as_bytes(items[start]), keep=True)):
-                    answers.append(False)
-                    continue
-            elif pending:
+            if pending and keep and (yield from self.resolve_pending(as_bytes(items[start]), keep=True)):
+                answers.append(False)
+                continue
+            if pending:
                 answers += flags_of(
                     (yield from self._add_pending(handle, pack_range(start, stop), items[start], None))
                 )
@@ -358,22 +355,18 @@ class Membership:
     def _add_pending(
         self, handle: Handle, packed: bytes, item: str | bytes, token: Pending | None
     ) -> Op[Flags]:
-        """Add one pending item; of all retries, exactly one gets the answer of the pending call.
-
-        A call of a former generation gets no answer but True: the item may be there by that very call.
-        """
-        with self._pending.checkout(item, handle.generation, token, keeps=handle.keeps) as calls:
-            present = [each for each in calls if handle.generation.endswith(each.generation)]
-            if not present:
-                reply = yield from self._add(handle, (item,), packed)
-            for pending in present:
+        """Add one pending item; of all retries, exactly one gets the answer of the pending call."""
+        with self._pending.checkout(item, handle.generation, token) as calls:
+            if not calls:
+                return (yield from self._add(handle, (item,), packed))
+            reply: Flags = 0
+            for pending in calls:
                 reply = yield from self._ask_again(handle, packed, item, pending, by_token=token is not None)
                 if reply == 1:
                     return reply
-            for pending in calls if reply != 1 else ():
-                if pending.until <= clock.now() or pending not in present:
-                    token_of_call = pending.token(item) if pending.answer is None else None
-                    raise_unknown(self._stored.name, None, [token_of_call])
+            for pending in calls:
+                if pending.until <= clock.now():
+                    raise_unknown(self._stored.name, None, [pending.token(item)])
             return reply
 
     def _ask_again(

@@ -103,14 +103,6 @@ def copied(error: Exception) -> Exception:
     return mine if isinstance(mine, type(error)) else error
 
 
-def final_error(name: str, token: str | None = None, forgotten: str = _FORGOTTEN) -> OutcomeUnknownError:
-    """Return the error for a call whose outcome cannot be known any more."""
-    way_out = "the next call without its token counts again" if forgotten is UNCOUNTED else _DECIDE
-    unknown = OutcomeUnknownError(forgotten.format(name), token, advice=way_out)
-    unknown.final = True
-    return unknown
-
-
 def raise_unknown(
     name: str, error: BaseException | None, tokens: Sequence[str | None], forgotten: str = _FORGOTTEN
 ) -> NoReturn:
@@ -123,7 +115,9 @@ def raise_unknown(
     advice = ASK_AGAIN if tokens[0] else ON_THE_SAME_OBJECT
     unknown: OutcomeUnknownError
     if error is None or is_used_by_clone(error):
-        unknown = final_error(name, tokens[0], forgotten)
+        way_out = "the next call without its token counts again" if forgotten is UNCOUNTED else _DECIDE
+        unknown = OutcomeUnknownError(forgotten.format(name), tokens[0], advice=way_out)
+        unknown.final = True
     elif isinstance(error, ConnectionFailedError):
         unknown = outcome_unknown(error, name, advice, tokens[0])
     elif isinstance(error, Refusal):  # a retry was refused

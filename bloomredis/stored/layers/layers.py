@@ -33,9 +33,7 @@ from bloomredis.stored.state.handle import Description, Handle, Layer, ttl_secon
 from bloomredis.stored.state.versioned import Versioned
 
 _ADD_LAYER: Final = scripts.load_script("add_layer", forms.begun)
-_DESCRIBE_LAYERS, _MEND_LAYERS = (
-    scripts.load_script(verb, forms.record) for verb in ("describe_layers", "mend_layers")
-)
+_DESCRIBE_LAYERS: Final = scripts.load_script("describe_layers", forms.record)
 _SWEEP_LAYERS, _DELETE = (scripts.load_script(verb, forms.integer) for verb in ("sweep_layers", "delete"))
 _DESCRIBE: Final = scripts.load_script("describe", forms.state)
 _CONTAINS: Final = scripts.load_script("contains")
@@ -70,6 +68,7 @@ class StoredLayers(Versioned[LayerRecord]):
         if layout is not None:
             self._wanted["layout"] = layout
         self._record: LayerRecord | None = None
+        self._damaged: LayerRecord | None = None  # the record to replace by an empty one
 
     @property
     def record(self) -> LayerRecord:
@@ -79,31 +78,20 @@ class StoredLayers(Versioned[LayerRecord]):
         return self._record
 
     def _find(self, *, creates: bool) -> Op[LayerRecord]:
+        if self._damaged is not None:  # if several clients try this, one record is stored, and all get it
+            return (yield from self._push(self._damaged, self._damaged.renewed()))
         if self._new is None or not creates:
             return (yield from self._read())
         left = self._record.numbers if self._record else ()  # layers whose record has vanished
         return (yield from self._push(None, self._new.renewed(), left))
 
-    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
-        """Reopen the filter, lost or not; look for each layer."""
-        was_lost = self._lost is not None
-        handle = yield from super().reopen(marks=marks)
-        if self.in_flight.clears:  # the filter was just emptied
-            return handle
-        if was_lost and marks is False:
-            found = yield from self._mend(self._record_of(handle), marks=False)
-            if self.handle is handle:
-                self._accept(found)
-        return (yield from self.attempt(self._compare))
-
-    def _compare(self, handle: Handle) -> Op[Handle]:
-        """Return the handle if no layer is missing: any script compares record and layers."""
-        yield from self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True)
-        return handle
-
     def current(self) -> Op[list[Description]]:
         """Describe each layer, the newest first, except layers that a rotating filter has forgotten."""
-        yield from self.attempt(self._compare, self.existing)
+        # Any script would do: each compares the stored record with the known one.
+        yield from self.attempt(
+            lambda handle: self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True),
+            self.existing,
+        )
         described = []
         for number in self.record.numbers:
             key = self.layer_key(number)
@@ -171,11 +159,17 @@ class StoredLayers(Versioned[LayerRecord]):
         self._switch((yield from self._push(None, self._record_of(handle).renewed())), handle)
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
-        if self._on_lost != "raise":
-            yield from self._mend(self._record_of(handle), marks=False)
-        self.report_loss(
-            f"a layer of {self.name!r} has vanished (evicted, deleted, or not copied with the record)", handle
-        )
+        self._damaged = self._record_of(handle)
+        try:
+            self.report_loss(
+                f"a layer of {self.name!r} is missing: it has vanished, or the record was copied without it",
+                handle,
+                damaged=True,
+            )
+        except BaseException:
+            self._damaged = None
+            raise
+        yield from ()  # which makes this a generator, like the other recoveries
 
     RECOVERY = Versioned.RECOVERY | {
         replies.CHANGED: _follow,
@@ -300,27 +294,14 @@ class StoredLayers(Versioned[LayerRecord]):
         return found if found.succeeds(self._record) else None
 
     def _mark(self, found: LayerRecord) -> Op[LayerRecord]:
-        found = yield from self._mend(found, marks=True)
         return replace(found, head=(yield from self._mark_head(found.head)))
-
-    def _mend(self, known: LayerRecord, *, marks: bool) -> Op[LayerRecord]:
-        """If layers are missing, begin a generation with those that are left, and empty ones for the others.
-
-        Return the record that is stored afterwards; the known one if it has vanished.
-        """
-        wanted = known.of_new_generation()
-        if marks:
-            wanted = replace(wanted, head=wanted.head.acknowledged)
-        keys = [self.key, *map(self.layer_key, known.numbers)]
-        headers = b"".join(layer.pack() for layer in wanted.layers())
-        reply = yield from self.if_unchanged(_MEND_LAYERS, keys, [known.pack(), wanted.template(), headers])
-        return known if reply is None else self._parsed(reply[0])
 
     def layer_key(self, number: int) -> bytes:
         """Return the key of the layer with this number."""
         return self.auxiliary + b"layer:%d" % number
 
     def _accept(self, record: LayerRecord) -> Handle:
+        self._damaged = None
         self._record = record
         newest, *older = (self.layer_key(number) for number in record.numbers)
         layout, described = _described(replace(record, began=record.began[-1:]) if record.shared else record)
@@ -331,7 +312,6 @@ class StoredLayers(Versioned[LayerRecord]):
             [newest, self.key, *older],
             generation=record.head.generation,
             layers=len(record.began) if record.shared else 1,
-            keeps=bool(record.head.created_at),  # it was restored, or layers were made again
         )
 
 

@@ -147,11 +147,8 @@ class LayerRecord:
 
     def renewed(self) -> Self:
         """Return the record of an empty filter with the same parameters and a new generation."""
-        return replace(self.of_new_generation(), newest=0, began=())
-
-    def of_new_generation(self) -> Self:
-        """Return the record of the same layers in a new generation."""
-        return replace(self, head=self.head.as_new(os.urandom(8), created_at=0))
+        head = self.head.as_new(os.urandom(8), created_at=0)
+        return replace(self, head=head, newest=0, began=())
 
     def encoded(self, encoding: int) -> Self:
         """Return the record with this number of an encoding."""

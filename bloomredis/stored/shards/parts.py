@@ -199,7 +199,7 @@ class StoredShard(Versioned[Seen]):
         if self.handle is not None and self.handle.identity != head.identity:
             self.reset()
 
-    def report_loss(self, what: str, handle: Handle) -> None:  # noqa: ARG002 - as in the base
+    def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:  # noqa: ARG002 - as in the base
         """Report a loss as a loss of the whole filter."""
         self.forget()
         self._of.lose_part(what)

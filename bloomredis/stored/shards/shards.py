@@ -323,9 +323,9 @@ class StoredShards(Versioned[SeenRecord]):
         if self.handle is not None:
             self.report_loss(what, self.handle)
 
-    def report_loss(self, what: str, handle: Handle) -> None:
+    def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
         self._saw_loss = True
-        super().report_loss(what, handle)
+        super().report_loss(what, handle, damaged=damaged)
 
     # -- the filter as a whole
 

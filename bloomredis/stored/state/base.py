@@ -36,8 +36,8 @@ loss goes on with a marked filter that was made later than the one that it knew.
 The table `RECOVERY` of each class says how it handles a script's refusal.  MISSING, CHANGED, FOREIGN and
 WRONGTYPE mean a loss.  CHANGED and STALE are no loss if another client has only begun a layer: the object
 then continues with the filter's new state.  It also continues if a layer is full (FULL), or if all
-layers have ended (ENDED).  If a layer has vanished (DAMAGED), the filter is lost; who goes on with it gives
-it a new generation, in which an empty layer takes the place of the missing one.
+layers have ended (ENDED).  If a layer has vanished (DAMAGED), the filter is lost, and an empty filter
+replaces it when it is opened again.
 """
 
 from __future__ import annotations
@@ -164,14 +164,12 @@ class Stored(ABC):
         generation: bytes = b"",
         layers: int = 1,
         ends: list[FilterLostError] | None = None,
-        keeps: bool = False,
     ) -> Handle:
         """Store and return the handle of a verified filter.
 
         :param keys: the filter's key, then the keys that every script gets after its own.
         :param layers: the number of layers in this layout.
         :param ends: gets the loss that calls with this handle raise; by default that of the same generation.
-        :param keeps: the filter may have items of a former generation.
         """
         key, *extra = keys or (self.key,)
         self._changes += 1
@@ -183,7 +181,7 @@ class Stored(ABC):
         if ends is None:
             ends = before.ends if before is not None and before.generation == generation else []
         fields = identity, layout, items, key, tuple(extra), generation, check, variant, self.name
-        self.handle = handle = Handle(*fields, keeps, ends=ends)
+        self.handle = handle = Handle(*fields, ends=ends)
         self._lost = None
         return handle
 

@@ -97,7 +97,6 @@ class Handle:
     check: int = 0  # a checksum of the generation, for the names of calls
     script_variant: Variant = ()
     name: str = ""  # of the filter, for errors
-    keeps: bool = False  # it may have items of a former generation
     is_capped: bool = field(init=False)  # its scripts refuse the first new item beyond the capacity
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # the number reported so far
     ends: list[FilterLostError] = field(default_factory=list, repr=False)  # raised by all calls with it
@@ -128,4 +127,4 @@ class Handle:
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
-        return Handle, (*fields, self.script_variant, self.name, self.keeps)
+        return Handle, (*fields, self.script_variant, self.name)

@@ -57,6 +57,7 @@ class Versioned(Stored, Generic[ParametersT]):
         super().__init__(name, name.encode(), wait)
         self._ttl = ttl
         self._on_lost = on_lost
+        self._is_damaged = False  # a loss that only clear() mends
         self.encoding = encoding
 
     @abstractmethod
@@ -127,7 +128,8 @@ class Versioned(Stored, Generic[ParametersT]):
 
     def _reopen_by(self, find: Callable[[], Op[ParametersT]], *, marks: bool | None) -> Op[Handle]:
         if marks is None:
-            marks = self._lost is not None and not self.in_flight.callback_thread
+            is_told = self._lost is not None and not self.in_flight.callback_thread
+            marks = is_told and not self._is_damaged
         return self._open_by(find, stands=False, marks=marks)
 
     def _accept_or_reopen(self, found: ParametersT, since: int) -> Op[None]:
@@ -252,12 +254,15 @@ class Versioned(Stored, Generic[ParametersT]):
         """Return the loss that calls raise now, except those that the callback makes."""
         return None if self.in_flight.callback_thread == get_ident() else self._lost
 
-    def report_loss(self, what: str, handle: Handle) -> None:
-        """Report a loss as `on_lost` says: raise an error, or drop the handle, once for each handle."""
-        if self._on_lost == "raise" or next(handle.losses) == 0:
-            self._apply_on_lost(what)
+    def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
+        """Report a loss as `on_lost` says: raise `FilterLostError`, or drop the handle, once for each handle.
 
-    def _apply_on_lost(self, what: str, *, used: bool = True) -> None:
+        :param damaged: the stored filter is unusable and must be cleared.
+        """
+        if self._on_lost == "raise" or next(handle.losses) == 0:
+            self._apply_on_lost(what, damaged=damaged)
+
+    def _apply_on_lost(self, what: str, *, damaged: bool = False, used: bool = True) -> None:
         """Raise, call the callback or log a warning, as `on_lost` says.
 
         :param used: this object had used the lost filter.
@@ -265,15 +270,20 @@ class Versioned(Stored, Generic[ParametersT]):
         if self.in_flight.clears:
             self.handle = None
             return
-        since = " since it was first used" if used else ""
+        since = " since it was first used" if used and not damaged else ""
         lost = FilterLostError(
             f"{what}{since}; what was added before is forgotten",
-            advice="call reserve() to go on with what is there now, or clear() to start empty",
-            command="`bloomredis reserve` continues with what is stored now, `bloomredis clear` starts empty",
+            advice="call clear() to start empty"
+            if damaged
+            else "call reserve() to go on with what is there now, or clear() to start empty",
+            command="`bloomredis clear` starts empty"
+            if damaged
+            else "`bloomredis reserve` continues with what is stored now, `bloomredis clear` starts empty",
         )
         # Set `_lost` before the handle is dropped: a thread that saw neither would open the new filter.
         if self._on_lost == "raise":
             self._lost = lost
+            self._is_damaged = damaged
             handle = self.handle
             if handle is not None:  # else another thread has met the loss, too
                 handle.ends.append(lost)

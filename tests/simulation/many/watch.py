@@ -17,8 +17,6 @@ from tests.simulation.network import node_of
 from tests.simulation.server import START
 
 _GENERATION: Final = slice(40, 48)
-_TIMES: Final = 88
-"""The first byte of a record at which the times stand when its layers began."""
 
 
 class Watch:
@@ -58,9 +56,8 @@ class Watch:
         expired = record is None and deadline is not None and deadline * 1000 <= data.now
         if expired or self._was_over(known, record):
             return ""
+        self._lost(f"{why}: the record")
         is_whole = known[_GENERATION] not in self._damaged
-        if record is None or is_whole or record[_TIMES:] != known[_TIMES:]:  # else what is left went on
-            self._lost(f"{why}: the record")
         return "replaced a filter that misses nothing" if record and is_whole else ""
 
     def _look_at_shards(self, why: str, record: ShardRecord | None, *, is_call: bool) -> str:
@@ -109,22 +106,21 @@ class Watch:
             self._lost("the record is evicted", sure=False, lasts=True)
 
     def evict_layer(self, place: int) -> None:
-        """Evict a layer whose items have not expired."""
+        """Evict a layer; for a rotating filter the newest, unless it has expired."""
         stored = self._data[0].find(KEY.encode())
         if stored is None or self._kind == "sharded":
             return
         if self._kind == "rotating":
             rotating = RotatingRecord.parse(stored)
-            began = zip(rotating.numbers, reversed(rotating.began), strict=True)
-            numbers: Sequence[int] = [n for n, time in began if rotating.end(time) > self._data[0].now]
+            number = rotating.newest
+            if self._newest_is_over(rotating):
+                return
         else:
             numbers = ScalingRecord.parse(stored).numbers
-        if not numbers:
-            return
-        number = numbers[place % len(numbers)]
+            number = numbers[place % len(numbers)]
         if self._data[0].remove(b"{%s}:layer:%d" % (KEY.encode(), number)):
             self._damaged.add(stored[_GENERATION])
-            self._lost(f"layer {number} is evicted", keeps=True)
+            self._lost(f"layer {number} is evicted", lasts=True)
 
     def evict_shard(self, number: int) -> None:
         """Evict a shard."""
