@@ -49,8 +49,9 @@ def guard(
         without `key` the item is the first argument.
     :param missing: the answer for an item that is not in the filter; an exception or its class is raised.
     :param marker: the item that says that all others have been added.  The default is valid for one version
-        of the filter; one of your own is not: after the loss of a shard, call `clear()` before `load`.  None is for a filter that another program builds; the guard trusts it as complete, and a loss
-        is final for this process.
+        of the filter; one of your own is not: after the loss of a shard, call `clear()` before `load`.  None
+        is for a filter that another program builds; the guard trusts it as complete, and a loss is final for
+        this process.
     """
     guarding = _Guard(seen, marker)
 
