@@ -14,12 +14,7 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import (
-    BloomFilter,
-    FilterLostError,
-    RotatingBloomFilter,
-    ShardedBloomFilter,
-)
+from bloomredis import BloomFilter, FilterLostError, RotatingBloomFilter, ShardedBloomFilter
 from bloomredis.contrib.cache_guard import LOADED, _Guard, _present, guard, load, load_asyncio
 from bloomredis.stored.shards import record as shard_record
 from tests.contrib import pages
@@ -252,7 +247,7 @@ def in_shards(client: redis.Redis) -> Any:
 
 
 def shard_without_marker(seen: Any) -> str:
-    """Return the key of a shard that has not the marker of the load."""
+    """Return the key of a shard without the marker of the load."""
     marked = seen._operations.stored.cached_record.number(_present(seen, LOADED).encode())
     return shard_record.key("rows", 3, (marked + 1) % 3)
 

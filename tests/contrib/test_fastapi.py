@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -255,9 +254,8 @@ def test_the_id_has_one_place(how: dict[str, Any]) -> None:
         once(None, **how)
 
 
-def test_the_page_runs(any_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_runs(any_server: Server) -> None:
     """The endpoint of the page runs once for two deliveries."""
-    monkeypatch.chdir(tmp_path)  # where the page's table is
     app = pages.run("fastapi", any_server)["app"]
 
     async def deliver_twice() -> list[Any]:
