@@ -210,8 +210,8 @@ class _Guard:
 
     def _passes(self, opened: _Opened, there: bool, marked: list[bool]) -> bool:  # noqa: FBT001 - an answer of the filter
         """Return whether a call reaches the function; warn if it does because the marker is missing."""
-        if not marked or (all(marked) and opened.markers == [_present(opened.filter, self._marker)]):
-            return there  # the object has not gone on after a loss meanwhile
+        if all(marked) and (there or not marked or opened.markers == [_present(opened.filter, self._marker)]):
+            return there  # an absent item only if the object has not gone on after a loss meanwhile
         self._warn(INCOMPLETE)
         return True
 
