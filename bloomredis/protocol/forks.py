@@ -64,6 +64,8 @@ def _mark_in_memory() -> Mark | None:
 _forked: WeakSet[Forked] = WeakSet()
 _mark: Final[Mark] = _mark_in_memory() or MarkByProcess()
 _mark[0] = 1
+_processes: Final = [object()]
+"""The object that stands for this process."""
 _locks: dict[int, threading.Lock] = {}
 """One lock for each process id: a thread of the parent may have held the parent's lock at the fork."""
 
@@ -81,7 +83,14 @@ def detect_fork() -> None:
                 _after_fork()
 
 
+def process() -> object:
+    """Return an object that stands for this process; a forked child has another one."""
+    detect_fork()
+    return _processes[0]
+
+
 def _after_fork() -> None:
+    _processes[0] = object()
     for forked in list(_forked):
         forked.after_fork()
     _mark[0] = 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterLostError
 from bloomredis.protocol.calls import framed, tail_of
-from bloomredis.protocol.forks import register_after_fork
+from bloomredis.protocol.forks import process, register_after_fork
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.scripts import CAPPED, Script, Variant
 from bloomredis.protocol.steps import Command, Part
@@ -98,7 +97,7 @@ class Handle:
     script_variant: Variant = ()
     name: str = ""  # of the filter, for errors
     is_capped: bool = field(init=False)  # its scripts refuse the first new item beyond the capacity
-    losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # the number reported so far
+    losses: dict[object, object] = field(default_factory=dict, repr=False)  # the one that counts, by process
     ends: list[FilterLostError] = field(default_factory=list, repr=False)  # raised by all calls with it
     scripts: dict[object, Script[Any]] = field(default_factory=dict, repr=False)  # in its variant
     frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
@@ -117,6 +116,11 @@ class Handle:
         :param keys: the script's keys besides the filter's own.
         """
         return tail_of((self.key, *keys, *self.extra), (self.identity, *arguments))
+
+    def takes_loss(self) -> bool:
+        """Return True for one report in each process, since a child may lack its parent's thread."""
+        own = object()
+        return self.losses.setdefault(process(), own) is own
 
     def make_frame(self, script: Script[R], keys: int, arguments: int) -> bytes:
         """Make the format string for calls of a script with these numbers of keys and arguments."""

@@ -259,7 +259,7 @@ class Versioned(Stored, Generic[ParametersT]):
 
         :param damaged: the stored filter is unusable and must be cleared.
         """
-        if self._on_lost == "raise" or next(handle.losses) == 0:
+        if self._on_lost == "raise" or handle.takes_loss():
             self._apply_on_lost(what, damaged=damaged)
 
     def _apply_on_lost(self, what: str, *, damaged: bool = False, used: bool = True) -> None:

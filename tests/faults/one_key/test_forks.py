@@ -15,7 +15,14 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, BloomFilter, CountingBloomFilter, OutcomeUnknownError
+from bloomredis import (
+    BatchInterruptedError,
+    BloomFilter,
+    CountingBloomFilter,
+    FilterLostError,
+    OutcomeUnknownError,
+)
+from bloomredis.stored.state import versioned
 from tests.support.background import Child, forked, started
 from tests.support.proxy import Held, Proxy, lost
 from tests.support.servers import Server
@@ -212,3 +219,23 @@ def test_a_fork_while_a_call_is_under_way(any_proxy: Proxy) -> None:
     assert forked(lambda: started(lambda: f.add("child's")).result(10))
     held.go.set()
     assert parents.result(10)
+
+
+def test_a_fork_while_a_thread_reports_a_loss(
+    any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child has no such thread, so it opens the new filter by itself."""
+    f = BloomFilter(any_client, "seen", on_lost="recreate", **SIZE)
+    f.add("before")
+    any_client.delete("seen")
+    told: list[bool] = []
+
+    def error(*words: str, **parts: str) -> FilterLostError:
+        monkeypatch.undo()
+        told.append(forked(lambda: f.add("child")))
+        return FilterLostError(*words, **parts)
+
+    monkeypatch.setattr(versioned, "FilterLostError", error)
+    assert f.add("parent")
+    assert told == [True]
+    assert f.contains_many(["before", "child", "parent"]) == [False, True, True]
