@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from typing import Self
 
@@ -10,6 +9,7 @@ from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.held import HeldClaim, state_of_token
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.renewing import renew_in_task
+from bloomredis.protocol.forks import process
 
 
 class Claim(HeldClaim):
@@ -70,7 +70,7 @@ class Claim(HeldClaim):
         await self._answer(self._operations.extend(self._state, lease))
 
     async def __aenter__(self) -> Self:
-        self._process = os.getpid()
+        self._process = process()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:

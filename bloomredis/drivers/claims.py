@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from typing import Self
 
@@ -11,6 +10,7 @@ from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.held import HeldClaim, state_of_token
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.renewing import renew_in_thread
+from bloomredis.protocol.forks import process
 
 
 class Claim(HeldClaim):
@@ -71,7 +71,7 @@ class Claim(HeldClaim):
         self._answer(self._operations.extend(self._state, lease))
 
     def __enter__(self) -> Self:
-        self._process = os.getpid()
+        self._process = process()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:

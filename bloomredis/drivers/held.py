@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
 from typing import Any, Literal, Self, TypeVar
 
@@ -11,6 +10,7 @@ from bloomredis.arguments import listed, shown
 from bloomredis.drivers.binding import Bound
 from bloomredis.errors import ClaimUncheckedError
 from bloomredis.operations.claims.state import ClaimState, ClaimStatus
+from bloomredis.protocol.forks import process
 
 _log = logging.getLogger("bloomredis")
 
@@ -37,7 +37,7 @@ class HeldClaim:
         self._observe = seen._observe  # noqa: SLF001
         self._answer = seen._answer  # noqa: SLF001
         self._state = state
-        self._process = os.getpid()  # the process that made or entered it
+        self._process = process()  # the process that made or entered it
         self._to_check = state.status != "claimed"
         if renew and state.status == "claimed":
             try:
@@ -109,7 +109,7 @@ class HeldClaim:
 
     def _end_by(self, kind: type[BaseException] | None) -> Literal["commit", "release"] | None:
         """Return the call to make at the end of a block, if any; a forked child makes none."""
-        if self._process != os.getpid():
+        if self._process is not process():
             return None
         status = self._state.status
         if kind is None and (status == "claimed" or self._state.loss_unreported):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Final, NoReturn, TypeVar
@@ -15,6 +14,7 @@ from bloomredis.errors import (
     OutcomeUnknownError,
     ServerRefusedError,
 )
+from bloomredis.protocol.forks import process
 from bloomredis.protocol.replies import (
     Refusal,
     client_error,
@@ -56,11 +56,11 @@ class KeptAnswers(list[A]):
     def __init__(self, store: Callable[[int, A], None], answers: Iterable[A] = ()) -> None:
         super().__init__(answers)
         self._store = store
-        self._process = os.getpid()
+        self._process = process()
 
     def store(self, indexes: Iterable[int]) -> None:
         """Store the answers with these indexes, for a retry."""
-        for i in indexes if self._process == os.getpid() else ():
+        for i in indexes if self._process is process() else ():
             if not isinstance(self[i], Exception):
                 self._store(i, self[i])
 

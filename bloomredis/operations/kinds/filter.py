@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
 
@@ -21,6 +20,7 @@ from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol import forms
 from bloomredis.protocol.calls import send_command
+from bloomredis.protocol.forks import process
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Sessions, parse_token
 from bloomredis.protocol.steps import Batches, Op
@@ -113,10 +113,10 @@ class FilterOperations(StoredOperations):
 
     def answer_store(self) -> StoreAnswers:
         """Return a function that stores answers for retries, for the present generation and process."""
-        handle, process = self.stored.handle, os.getpid()
+        handle, made_in = self.stored.handle, process()
 
         def store(encoded: Encoded, answers: Sequence[bool]) -> None:
-            if handle is not None and process == os.getpid():
+            if handle is not None and made_in is process():
                 for item, answer in zip(encoded, answers, strict=False):
                     self.pending.store_answer(item, handle.generation, answer=answer)
 
