@@ -92,9 +92,8 @@ class StoredShard(Versioned[Seen]):
 
     # -- making the filter
 
-    def make(self) -> Op[Seen]:
-        """Create the shard unless the key exists; return the stored shard."""
-        new = being_made(self._record.shard).pack()
+    def make(self, new: bytes) -> Op[Seen]:
+        """Create the shard with this header unless the key exists; return the stored shard."""
         return self._seen((yield from self._call(_RESERVE, [new, PART_MS], self.wait)))
 
     def seen(self) -> Op[Seen | None]:

@@ -42,7 +42,7 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.shards import record as shard_record
-from bloomredis.stored.shards.parts import OUTLIVED_MS, Seen, StoredShard
+from bloomredis.stored.shards.parts import OUTLIVED_MS, Seen, StoredShard, being_made
 from bloomredis.stored.shards.record import DELETED, IN_USE, MAKING, NEW, RESTORED, ShardRecord
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
@@ -277,8 +277,11 @@ class StoredShards(Versioned[SeenRecord]):
         """Create a record's missing shards and set it in use; return None if the caller must look again."""
         record, shards = found.record, self.shards_of(found.record)
         restored = record.made if record.state == RESTORED else (0,) * len(shards)
-        ways = (shard.seen() if made else shard.make() for shard, made in zip(shards, restored, strict=True))
-        met: list[Seen | None] = yield from self.each(ways)
+        new = being_made(record.shard).pack()
+        way = (
+            shard.seen() if made else shard.make(new) for shard, made in zip(shards, restored, strict=True)
+        )
+        met: list[Seen | None] = yield from self.each(way)
         if not (yield from self._is_stored(record)):
             return None
         there = {number: seen for number, seen in enumerate(met) if seen is not None}
