@@ -115,21 +115,16 @@ def observed(method: F) -> F:
 
     def call(target: Any, item: Any = _NOTHING, /, *args: Any, **kwargs: Any) -> Any:
         if (hook := target._observe) is None and (hook := process.hook) is None:
-            if args or kwargs:
-                return method(target, *_positional(item, args), **kwargs)
+            if item is _NOTHING:
+                return method(target, **kwargs)
             # Unpacking the arguments would take 3% of an add that shares its round trip.
-            return method(target) if item is _NOTHING else method(target, item)
-        return reported(hook, method, target, _positional(item, args), kwargs)
+            return method(target, item, *args, **kwargs) if args or kwargs else method(target, item)
+        return reported(hook, method, target, args if item is _NOTHING else (item, *args), kwargs)
 
     # An `async def` wrapper would be one more coroutine, 5% of such an add.
     wrapper = cast("F", functools.wraps(method)(call))
     method.__qualname__ = method.__name__  # an error for too many arguments shows it; the class is private
     return _as_coroutine_function(wrapper) if is_coroutine else wrapper
-
-
-def _positional(item: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return all positional arguments of a call."""
-    return args if item is _NOTHING else (item, *args)
 
 
 def _as_coroutine_function(function: F) -> F:
