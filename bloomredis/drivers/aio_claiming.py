@@ -23,7 +23,7 @@ from bloomredis.drivers.once import (
     first_argument,
     skipped,
 )
-from bloomredis.operations.claims.state import ClaimStatus
+from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 from bloomredis.operations.options import I
 from bloomredis.protocol.steps import Op
 
@@ -73,14 +73,15 @@ class Claimer(AsyncDriven, Generic[I]):
         :raises OutcomeUnknownError: no answer came; a retry on the same object returns the answer of this
             call.
         """
+        arguments.flag("renew", renew)
+        options = ClaimOptions.of(lease, owner)
         # asyncio:
-        return Claiming(self._claim(item, lease, renew=renew, owner=owner))
+        return Claiming(self._claim(item, options, renew))
 
     @observed
-    async def _claim(self, item: I, lease: float | timedelta, *, renew: bool, owner: str | None) -> Claim:
+    async def _claim(self, item: I, options: ClaimOptions, renew: bool) -> Claim:  # noqa: FBT001 - it is checked
         # both.
-        arguments.flag("renew", renew)
-        return Claim(self, await self._answer(self._operations.claim(item, lease, owner)), renew=renew)
+        return Claim(self, await self._answer(self._operations.claim(item, options)), renew=renew)
 
     @observed
     async def claim_many(
@@ -189,7 +190,10 @@ class Claimer(AsyncDriven, Generic[I]):
         :raises ClaimLostError: the body took longer than the lease.
         """
         check_brackets(bare)
-        check_options(lease, renew, on_busy)
+        # asyncio:
+        options = check_options(lease, renew, on_busy)
+        # sync: check_options(lease, renew, on_busy)
+        # both.
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R | Any]]:
             check_function(function, is_asyncio=self._is_asyncio)
@@ -198,8 +202,8 @@ class Claimer(AsyncDriven, Generic[I]):
             @functools.wraps(function)
             async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | Any:
                 item = item_of(*args, **kwargs)
-                # asyncio: a claim that is awaited needs no `Claiming`
-                async with await self._claim(item, lease, renew=renew, owner=None) as claim:
+                # asyncio: needs neither a `Claiming` nor another look at the options
+                async with await self._claim(item, options, renew) as claim:
                     # sync: with self.claim(item, lease, renew=renew) as claim:
                     # both.
                     if claim:

@@ -22,7 +22,7 @@ from bloomredis.drivers.once import (
     first_argument,
     skipped,
 )
-from bloomredis.operations.claims.state import ClaimStatus
+from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 from bloomredis.operations.options import I
 from bloomredis.protocol.steps import Op
 
@@ -72,7 +72,8 @@ class Claimer(Driven, Generic[I]):
             call.
         """
         arguments.flag("renew", renew)
-        return Claim(self, self._answer(self._operations.claim(item, lease, owner)), renew=renew)
+        options = ClaimOptions.of(lease, owner)
+        return Claim(self, self._answer(self._operations.claim(item, options)), renew=renew)
 
     @observed
     def claim_many(

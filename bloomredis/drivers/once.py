@@ -11,7 +11,7 @@ from typing import Any
 from bloomredis import arguments
 from bloomredis.arguments import shown
 from bloomredis.drivers.held import HeldClaim
-from bloomredis.operations.claims.state import ClaimStatus
+from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ def first_argument(function: Callable[..., object]) -> Callable[..., Any]:
     return first
 
 
-def check_options(lease: float | timedelta, renew: bool, on_busy: object) -> None:  # noqa: FBT001 - as given
-    """Raise `TypeError` or `ValueError` for invalid options of `once`."""
+def check_options(lease: float | timedelta, renew: bool, on_busy: object) -> ClaimOptions:  # noqa: FBT001 - as given
+    """Return the options of the claims of `once`; raise `TypeError` or `ValueError` for invalid ones."""
     arguments.flag("renew", renew)
-    arguments.milliseconds("lease", lease)
     if on_busy is not None and not callable(on_busy):
         raise TypeError(f"on_busy must be a function of the item and the seconds left, not {shown(on_busy)}")
+    return ClaimOptions.of(lease, None)
 
 
 def skipped(item: object, claim: HeldClaim) -> Skipped:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from bloomredis.asyncio import Claim
+from bloomredis.operations.claims.state import ClaimOptions
 from tests.simulation.entries import in_local_cache
 from tests.simulation.history import Request
 from tests.simulation.kinds import NAMES
@@ -199,8 +200,10 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "clear": lambda f, _, __: f.clear(),
     "delete": lambda f, _, __: f.delete(),
     "acknowledge": lambda f, _, __: f.reserve(marks=True),
-    "claim": lambda f, _, items: f.answer_one(f.claim(items[0], LEASE)),
-    "claim_as": lambda f, request, items: f.answer_one(f.claim(items[0], LEASE, request.holder)),
+    "claim": lambda f, _, items: f.answer_one(f.claim(items[0], ClaimOptions.of(LEASE, None))),
+    "claim_as": lambda f, request, items: f.answer_one(
+        f.claim(items[0], ClaimOptions.of(LEASE, request.holder))
+    ),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE, _same),
     "commit": lambda f, request, _: ended(f, f.commit(request.held)),
     "release": lambda f, request, _: ended(f, f.release(request.held)),

@@ -13,7 +13,7 @@ import redis
 
 from bloomredis.bits.module_items import MADE, marking
 from bloomredis.errors import BloomError
-from bloomredis.operations.claims.state import ClaimState
+from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.protocol.replies import unhex
@@ -232,7 +232,10 @@ def called(rng: random.Random, f: Any, held: list[ClaimState]) -> Any:
     item, some = rng.choice(ITEMS), rng.choices(ITEMS, k=rng.randrange(2, 30))
     ready = [each for each in held if each.status == "claimed"]
     calls = [f.add(item), f.contains(item), f.add_many(some), f.contains_many(some)]
-    calls += [claimed(f.answer_one(f.claim(item, 1000)), held), f.claim_many(some[:3], 1000, held.append)]
+    calls += [
+        claimed(f.answer_one(f.claim(item, ClaimOptions.of(1000, None))), held),
+        f.claim_many(some[:3], 1000, held.append),
+    ]
     calls += [f.info()] if rng.random() < 0.1 else []
     calls += [f.clear(), f.delete(), f.reserve()] if rng.random() < 0.1 else []
     calls += [f.remove(item)] if isinstance(f, CountingOperations) else []

@@ -70,14 +70,8 @@ class ItemOperations(ABC):
 
     # -- claims
 
-    def claim(
-        self,
-        item: object,
-        lease: float | timedelta,
-        owner: str | None = None,
-    ) -> ClaimRequest:
+    def claim(self, item: object, options: ClaimOptions) -> ClaimRequest:
         """Return the request to claim an item, unless it is done or another worker holds it."""
-        options = ClaimOptions.of(lease, owner)
         return ClaimRequest("claim", ClaimState.new(item, self.codec.encode(item), options), options)
 
     def claim_many(

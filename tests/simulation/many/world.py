@@ -10,6 +10,7 @@ from typing import Any, Final
 import redis
 
 from bloomredis.errors import BatchInterruptedError
+from bloomredis.operations.claims.state import ClaimOptions
 from tests.history import seats
 from tests.history.calls import Ask
 from tests.rules.calls import Call as Record
@@ -235,7 +236,7 @@ def _same(held: Any) -> Any:
 
 _OPERATIONS: Final[dict[str, Any]] = {
     **seats.VERBS,
-    "claim": lambda f, ask: f.answer_one(f.claim(ask.items[0], ask.lease)),
+    "claim": lambda f, ask: f.answer_one(f.claim(ask.items[0], ClaimOptions.of(ask.lease, None))),
     "claim_many": lambda f, ask: f.claim_many(ask.items, ask.lease, _same),
     "commit": lambda f, ask: ended(f, f.commit(ask.claim[1])),
     "release": lambda f, ask: ended(f, f.release(ask.claim[1])),
