@@ -5,6 +5,7 @@ The two classes are written by hand: threads and tasks share round trips in diff
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
@@ -75,11 +76,14 @@ class AsyncDriven(Bound[AsyncClient]):
     async def _answer(self, request: ClaimRequest) -> ClaimState:
         sharing = self._sharing
         if sharing is not None and not request.is_done and of_task.get() is None:
+            sender = sharing.sender(request)
+            call = sender.share(request, self._operations.attempt_one, request)
             try:  # the usual case, without an operation that the driver would execute step by step
-                state: ClaimState = await sharing.answer(request)
+                return await call
             except Exception as error:
                 request.error = error
-            else:
-                return state
+            except (asyncio.CancelledError, GeneratorExit):
+                sender.abandon(call)
+                raise
         answered = self._operations.answer_one(request)
         return await aio.drive(self._transport, answered, None if sharing is None else sharing.execute)

@@ -161,7 +161,7 @@ class Sleep(NamedTuple):
 class Ask(NamedTuple):
     """A request that a driver answers together with the requests of other callers.
 
-    :param request: a request whose equal ones are never answered together, such as a `ClaimRequest`.
+    :param request: a `ClaimRequest`.
     """
 
     request: Any

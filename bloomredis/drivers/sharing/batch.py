@@ -11,7 +11,7 @@ import copy
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims.requests import ClaimRequest
@@ -56,27 +56,29 @@ class RequestSharing(Generic[S, T]):
         execute_step: Callable[[Any, Step], T],
     ) -> None:
         self._operations, self._make, self._share, self._execute_step = operations, make, share, execute_step
-        self.servers: dict[int, S] = {}
+        self.senders: dict[int, S] = {}
 
     def execute(self, client: Any, step: Step) -> T:
         """Execute a step."""
-        return self.answer(step.request) if isinstance(step, Ask) else self._execute_step(client, step)
+        if isinstance(step, Ask):
+            request = step.request
+            return self._share(self.sender(request), request, self._operations.attempt_one, request)
+        return self._execute_step(client, step)
 
-    def answer(self, request: ClaimRequest) -> T:
-        """Answer a request."""
+    def sender(self, request: ClaimRequest) -> S:
+        """Return the sender of the requests to a request's server."""
         number = self._operations.server_of(request.encoded)
-        server = self.servers.get(number) or self.servers.setdefault(number, self._make())
-        return self._share(server, request, self._operations.attempt_one, request)
+        return self.senders.get(number) or self.senders.setdefault(number, self._make())
 
 
-Key = str | bytes | ClaimRequest
-"""An encoded item or a request about one; two equal keys are never in flight at the same time."""
-Asked = Key | Several
+Key = str | bytes
+"""An encoded item; no item is in two batches or calls that are in flight at the same time."""
+Asked = Key | Several | ClaimRequest
 """The subject of a call: one encoded item, several, or a request about one."""
 
 
-def items_of(asked: Asked) -> Sequence[Key]:
-    """Return the items of one call."""
+def items_of(asked: Asked) -> Sequence[Key | ClaimRequest]:
+    """Return the items of one call, or its request."""
     return asked.items if isinstance(asked, Several) else (asked,)
 
 
@@ -86,7 +88,7 @@ class Batch(Generic[W]):
     def __init__(self, callers: list[W], asked: list[Asked]) -> None:
         self.callers, self.asked = callers, asked
         self.items = _gathered(asked)
-        self.own = set(self.items)
+        self.own = _keys(asked)
         self.answers: BatchOutcome | None = None
 
     def delivered(self, answers: BatchOutcome) -> Iterator[tuple[W, object]]:
@@ -149,7 +151,7 @@ class Batcher(Generic[W]):
 
     def begin(self, asked: Asked) -> set[Key]:
         """Record that a call is sent alone; return its items, for `end`."""
-        own = set(items_of(asked))
+        own = _keys((asked,))
         self.in_flight.append(own)
         return own
 
@@ -185,12 +187,13 @@ class Batcher(Generic[W]):
         """
         callers, asked = self.callers[:number], self.asked[:number]
         del self.callers[:number], self.asked[:number]
-        first = asked[0]
-        if isinstance(first, ClaimRequest):
-            own = [isinstance(each, ClaimRequest) and each.verb == first.verb for each in asked]
-            others = [not each for each in own]
-            self.callers[:0], self.asked[:0] = compress(callers, others), compress(asked, others)
-            callers, asked = list(compress(callers, own)), list(compress(asked, own))
+        if isinstance(asked[0], ClaimRequest):
+            verb = asked[0].verb
+            own = [request.verb == verb for request in cast("list[ClaimRequest]", asked)]
+            if not all(own):
+                others = [not each for each in own]
+                self.callers[:0], self.asked[:0] = compress(callers, others), compress(asked, others)
+                callers, asked = list(compress(callers, own)), list(compress(asked, own))
         return callers, asked
 
     def _leaving(self, most: int) -> int:
@@ -203,14 +206,22 @@ class Batcher(Generic[W]):
         if Several in map(type, self.asked[:number]):
             total = list(accumulate([len(items_of(asked)) for asked in self.asked[:number]]))
             number = max(1, bisect_right(total, most))
-        if all(each.isdisjoint(_gathered(self.asked[:number])) for each in self.in_flight):
+        leaving = _keys(self.asked[:number]) if self.in_flight else ()
+        if all(each.isdisjoint(leaving) for each in self.in_flight):
             return number
         barred = set().union(*self.in_flight)
-        return next(at for at, asked in enumerate(self.asked) if not barred.isdisjoint(items_of(asked)))
+        return next(at for at, asked in enumerate(self.asked) if not barred.isdisjoint(_keys((asked,))))
 
 
-def _gathered(batch: Sequence[Asked]) -> list[Any]:  # `Key`: usually each call is one item
-    """Return the items of all calls of a batch."""
+def _keys(batch: Sequence[Asked]) -> set[Key]:
+    """Return the items of all calls of a batch, also of requests."""
+    if isinstance(batch[0], ClaimRequest):
+        return {request.encoded for request in cast("Sequence[ClaimRequest]", batch)}
+    return set(_gathered(batch))
+
+
+def _gathered(batch: Sequence[Asked]) -> list[Any]:  # usually each call is one item
+    """Return the items of all calls of a batch, or their requests."""
     return list(chain.from_iterable(map(items_of, batch)) if Several in map(type, batch) else batch)
 
 

@@ -19,8 +19,6 @@ ANY_OWNER: Final = ClaimOptions(0)
 class ClaimRequest:
     """A request about an item, and its outcome.
 
-    Requests about one item are equal, so that no two of them share a call or are in flight together.
-
     :ivar state: the claim; for the verb `claim` the one to make.
     :ivar options: of a claim to make.
     :ivar lease: of an extension, in ms.
@@ -40,12 +38,6 @@ class ClaimRequest:
         self.lease = lease
         self.error: Exception | None = None
         self.is_done = False
-
-    def __hash__(self) -> int:
-        return hash(self.encoded)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ClaimRequest) and self.encoded == other.encoded
 
     @property
     def group(self) -> Hashable:

@@ -226,7 +226,7 @@ def test_each_thread_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
     any_proxy.plan("claim", held, lost)
     first = started(lambda: seen.claim("first"))
     held.wait()
-    queue = seen._sharing.servers[0]._queue  # type: ignore[union-attr]  # tasks share calls
+    queue = seen._sharing.senders[0]._queue  # type: ignore[union-attr]  # tasks share calls
     others = []
     for i in range(3):
         others.append(started(lambda item=f"other-{i}": seen.claim(item)))  # type: ignore[misc]  # a lambda
