@@ -279,13 +279,13 @@ def test_an_earlier_claim_of_an_object_takes_nothing_back(
     """A claim that began before a later one of the same object and name, and arrives after it, is busy."""
     f = make(bloom, client)
     new = f.claim("a", owner="rank 7")
-    new_owner = ClaimOptions.new_owner
+    new_owners = ClaimOptions.new_owners
 
-    def earlier(options: ClaimOptions, sessions: Sessions) -> bytes:
-        owner = new_owner(options, sessions)
-        return owner[:11] + ((int.from_bytes(owner[11:14]) - 10) % (1 << 24)).to_bytes(3) + owner[14:]
+    def earlier(options: ClaimOptions, sessions: Sessions, count: int) -> list[bytes]:
+        (owner,) = new_owners(options, sessions, count)
+        return [owner[:11] + ((int.from_bytes(owner[11:14]) - 10) % (1 << 24)).to_bytes(3) + owner[14:]]
 
-    monkeypatch.setattr(ClaimOptions, "new_owner", earlier)
+    monkeypatch.setattr(ClaimOptions, "new_owners", earlier)
     late = f.claim("a", owner="rank 7")
     assert (late.state, late.is_own) == ("busy", True)
     assert 29 < late.remaining <= 30.001

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -406,7 +406,7 @@ def test_two_claims_without_an_answer(
 def test_an_error_between_two_owners(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the retry with the second owner fails, the next one still gets the first owner's claim."""
     owners = (each.to_bytes(8) * 2 for each in count(1000, -1))  # the inner call's is the first
-    monkeypatch.setattr(ClaimOptions, "new_owner", lambda *_: next(owners))
+    monkeypatch.setattr(ClaimOptions, "new_owners", lambda _, __, number: list(islice(owners, number)))
     f = make(BloomFilter, server.client(), keep_connection=False)
     claim_twice_without_an_answer(f, monkeypatch, inner_is_first=False)
     execute: Any = redis.Redis.execute_command

@@ -76,14 +76,14 @@ def _claims_take_over(patch: Callable[[Any, str, Any], None]) -> None:
 
 def _claims_by_time(patch: Callable[[Any, str, Any], None]) -> None:
     """A claim takes over from one by its name with an earlier time, by the wall clocks of their processes."""
-    new_owner = ClaimOptions.new_owner
+    new_owners = ClaimOptions.new_owners
 
-    def timed(self: ClaimOptions, sessions: Any) -> bytes:
-        owner = new_owner(self, sessions)
+    def timed(self: ClaimOptions, sessions: Any, count: int) -> list[bytes]:
+        owners = new_owners(self, sessions, count)
         now = int(vars(state)["time"].time() * 1000).to_bytes(6)
-        return self.holder + now + owner[-2:] if self.holder else owner
+        return [self.holder + now + each[-2:] for each in owners] if self.holder else owners
 
-    patch(ClaimOptions, "new_owner", timed)
+    patch(ClaimOptions, "new_owners", timed)
     patch(state.ClaimState, "is_replaceable", property(lambda _: False))
     _claim_if(patch, b"(%b and mine:sub(1, #mine - 2) >= held:sub(1, #held - 2))" % _OF_THE_HOLDER)
 

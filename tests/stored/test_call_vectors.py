@@ -78,7 +78,7 @@ def test_golden_owners(monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]) ->
     monkeypatch.setattr(state, "os", SimpleNamespace(urandom=lambda _: bytes.fromhex(case["random"])))
     sessions = Sessions(case["name"].encode())
     sessions._names, sessions._numbers = case["object"] + "01-", count(case["number"])
-    owner = state.ClaimOptions.of(1.0, case["holder"]).new_owner(sessions)
+    (owner,) = state.ClaimOptions.of(1.0, case["holder"]).new_owners(sessions, 1)
     assert case["generation"] + owner.hex() == case["value"]
 
 

@@ -200,7 +200,11 @@ def _shared_claims_are_not_kept(patch: Patch) -> None:
 
 def _shared_owners_are_new(patch: Patch) -> None:
     """A claim in a batch does not use the owner of a pending claim."""
-    patch(Claims, "_owners", lambda self, _, options: [options.new_owner(self._sessions)])
+    patch(
+        Claims,
+        "_owners",
+        lambda self, keys, options: [[each] for each in options.new_owners(self._sessions, len(keys))],
+    )
 
 
 def _claims_of_a_name_have_no_order(patch: Patch) -> None:
@@ -210,12 +214,12 @@ def _claims_of_a_name_have_no_order(patch: Patch) -> None:
 
 def _claims_of_a_name_are_one(patch: Patch) -> None:
     """All claims by a name are the same: a late copy of one's end ends the next."""
-    new_owner = ClaimOptions.new_owner
-    patch(
-        ClaimOptions,
-        "new_owner",
-        lambda self, sessions: self.holder + bytes(8) if self.holder else new_owner(self, sessions),
-    )
+    new_owners = ClaimOptions.new_owners
+
+    def owners(self: ClaimOptions, sessions: Sessions, count: int) -> list[bytes]:
+        return [self.holder + bytes(8)] * count if self.holder else new_owners(self, sessions, count)
+
+    patch(ClaimOptions, "new_owners", owners)
 
 
 def _clones_share_names(patch: Patch) -> None:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from mmh3 import hash_bytes
 
+from bloomredis.bits.layout import Packing
 from bloomredis.errors import ClaimLostError
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import (
@@ -102,7 +103,7 @@ class Claims:
 
     def _claim_one(self, handle: Handle, request: ClaimRequest) -> Op[None]:
         state, options = request.state, request.options
-        packed, owner = handle.layout.pack_one(request.encoded), options.new_owner(self._sessions)
+        packed, (owner,) = _packed_one(handle.layout, state), options.new_owners(self._sessions, 1)
         keys, lease = (self._key(request.encoded),), options.lease
         state.value = handle.generation + owner
         sent = clock.now()
@@ -126,7 +127,7 @@ class Claims:
         while left := [each for each in requests if not each.is_done]:
             handle = yield from self._stored.acquire()
             run = left[: min(MOST_CLAIMS, handle.items)]
-            packed = handle.layout.pack([each.encoded for each in run])
+            packed = _packed(handle.layout, run)
             try:
                 yield from self._claim_run(handle, run, packed, options)
             except LayoutChanged:
@@ -143,7 +144,7 @@ class Claims:
     ) -> Op[None]:
         """Claim packed items in one script; the owners of pending claims are used again."""
         keys, pending = [self._key(each.encoded) for each in requests], self._pending
-        owners = [[made[2]]] if made else [self._owners(key, options) for key in keys]
+        owners = [[made[2]]] if made else self._owners(keys, options)
         tried = _name_owners(handle, requests, owners)
         try:
             with self._outcome_matters:
@@ -173,10 +174,13 @@ class Claims:
         if len(answers) < len(keys):
             yield from self._stored.refused(_no_room(), handle)
 
-    def _owners(self, key: bytes, options: ClaimOptions) -> list[bytes]:
-        """Return the owners under which to claim an item: those of pending claims, or a new one."""
-        known = self._pending.owners and self._pending.checkout_owners(key + options.holder)
-        return known or [options.new_owner(self._sessions)]
+    def _owners(self, keys: Sequence[bytes], options: ClaimOptions) -> list[list[bytes]]:
+        """Return the owners under which to claim each item: those of pending claims, or a new one."""
+        new = [[each] for each in options.new_owners(self._sessions, len(keys))]
+        if not self._pending.owners:
+            return new
+        known = [self._pending.checkout_owners(key + options.holder) for key in keys]
+        return [pending or own for pending, own in zip(known, new, strict=True)]
 
     def _claim_busy(
         self,
@@ -213,8 +217,7 @@ class Claims:
             self._pending.store_owners(self._key(request.encoded) + options.holder, owners)
             request.is_done = False
         requests = [request for request, _ in busy]
-        packed = handle.layout.pack([each.encoded for each in requests])
-        yield from self._claim_run(handle, requests, packed, options)
+        yield from self._claim_run(handle, requests, _packed(handle.layout, requests), options)
 
     def claim_again(self, state: ClaimState) -> None:
         """Let the next claim of the item return this one."""
@@ -230,8 +233,7 @@ class Claims:
 
     def _commit_one(self, handle: Handle, request: ClaimRequest) -> Op[None]:
         request.state.loss_unreported = False
-        packed = handle.layout.pack_one(request.encoded)
-        call = self._commit_call(handle, (request,), packed)
+        call = self._commit_call(handle, (request,), _packed_one(handle.layout, request.state))
         outcome: Outcome
         try:
             outcome = yield call
@@ -268,8 +270,7 @@ class Claims:
     def _commit_run(self, handle: Handle, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Commit claims in one script."""
         if requests:
-            packed = handle.layout.pack([each.encoded for each in requests])
-            call = self._commit_call(handle, requests, packed)
+            call = self._commit_call(handle, requests, _packed(handle.layout, requests))
             outcome: Outcome
             try:
                 outcome = yield call
@@ -419,6 +420,29 @@ _ATTEMPTS: Final[dict[str, Callable[[Claims, Sequence[ClaimRequest]], Op[None]]]
     "extend": Claims._extend,  # noqa: SLF001
     "renew": Claims._renew,  # noqa: SLF001
 }
+
+
+def _packed_one(layout: Packing, state: ClaimState) -> bytes:
+    """Return the packed item of a claim, which keeps it for its commit."""
+    known, packed = state.packed
+    if known is not layout:
+        packed = layout.pack_one(state.encoded)
+        if layout.item_bytes:  # a module's item is not packed, and may be long
+            state.packed = layout, packed
+    return packed
+
+
+def _packed(layout: Packing, requests: Sequence[ClaimRequest]) -> bytes:
+    """Return the packed items of claims, each of which keeps its own for its commit."""
+    states = [each.state for each in requests]
+    kept = [packed for known, packed in [each.packed for each in states] if known is layout]
+    if len(kept) == len(states):
+        return b"".join(kept)
+    packed, size = layout.pack([each.encoded for each in states]), layout.item_bytes
+    if size:
+        for state, at in zip(states, range(0, len(packed), size), strict=True):
+            state.packed = layout, packed[at : at + size]
+    return packed
 
 
 def _name_owners(handle: Handle, requests: Sequence[ClaimRequest], owners: Sequence[list[bytes]]) -> bytes:

@@ -15,6 +15,7 @@ from mmh3 import hash_bytes
 
 from bloomredis import arguments
 from bloomredis.arguments import shown
+from bloomredis.bits.layout import Packing
 from bloomredis.errors import ClaimLostError
 from bloomredis.protocol import clock
 from bloomredis.protocol.receipts import SESSION_AND_CALL, Session, Sessions
@@ -60,11 +61,12 @@ class ClaimOptions(NamedTuple):
         duration = arguments.milliseconds("lease", lease)
         return cls(duration, b"" if owner is None else hash_bytes(arguments.owner(owner))[:_HOLDER_BYTES])
 
-    def new_owner(self, sessions: Sessions) -> bytes:
-        """Return a unique owner id; that of a named holder has a number by the filter object's sessions."""
-        if not self.holder:
-            return os.urandom(OWNER_BYTES)
-        return self.holder + sessions.next_number() + os.urandom(OWNER_BYTES - _NUMBER.stop)
+    def new_owners(self, sessions: Sessions, count: int) -> list[bytes]:
+        """Return unique owner ids; those of a named holder have numbers by the filter object's sessions."""
+        size = OWNER_BYTES - _NUMBER.stop if self.holder else OWNER_BYTES
+        drawn = os.urandom(size * count)  # at once, since each call of the system takes 0.4 µs
+        owners = [drawn[at : at + size] for at in range(0, size * count, size)]
+        return [self.holder + sessions.next_number() + each for each in owners] if self.holder else owners
 
 
 @dataclass(slots=True)
@@ -74,7 +76,7 @@ class ClaimState:
     `value` is the value of the claim's key while this process holds the claim: the filter's generation and
     the owner.  `held` is the owner of a busy item that is held under the same holder's name.  `until` is the
     monotonic time at which the lease ends: at the earliest if it is our lease, at the latest if it is another
-    worker's.
+    worker's.  `packed` is the item as it was sent last, and the layout that it is packed for.
     """
 
     item: object
@@ -88,6 +90,7 @@ class ClaimState:
     is_finishing: bool = False  # the commit or release has begun; a failed renewal proves nothing then
     loss_unreported: bool = False  # a renewal has found the claim lost, and the caller got no error yet
     session: Session | None = field(default=None, repr=False)  # of a pending commit
+    packed: tuple[Packing | None, bytes] = field(default=(None, b""), repr=False)
 
     @classmethod
     def new(cls, item: object, encoded: bytes, options: ClaimOptions) -> Self:
