@@ -358,23 +358,29 @@ def test_a_call_that_opens_the_filter_during_a_clear(any_proxy: Proxy) -> None:
 
 @sized("count", make_test=40, make_test_all=100)
 def test_a_clear_fails_no_call_of_many_threads(any_proxy: Proxy, count: int) -> None:
-    """Threads that share calls get no error while one of them clears the filter repeatedly."""
+    """Threads that share calls get no error while one of them clears the filter after each answer."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     f.add("warm")
-    stop = threading.Event()
+    stop, answers = threading.Event(), threading.Semaphore(0)
 
     def clear() -> None:
         while not stop.is_set():
             f.clear()
+            answers.acquire(timeout=PATIENCE)
 
     clearing = started(clear)
 
     def add(worker: int) -> list[bool]:
-        return [f.add(f"{worker}/{i}") for i in range(count)]
+        told = []
+        for i in range(count):
+            told.append(f.add(f"{worker}/{i}"))
+            answers.release()
+        return told
 
     adding = [started(partial(add, worker)) for worker in range(6)]
     told = [outcome(each) for each in adding]
     stop.set()
+    answers.release()
     clearing.result(PATIENCE)
     assert told == [[True] * count] * 6
 
