@@ -93,7 +93,7 @@ class Claimer(AsyncDriven, Generic[I]):
         :raises BatchInterruptedError: an error stopped the batch; `results` has the claims so far.  If an
             item of `rest` equals one of those, it is busy until the claim on that one ends.
         """
-        return await self._run(self._operations.claim_many(items, lease, partial(Claim, self), owner))
+        return await self._run_claims(self._operations.claim_many(items, lease, partial(Claim, self), owner))
 
     @observed
     async def commit_many(self, claims: Iterable[Claim]) -> list[ClaimStatus]:
@@ -129,7 +129,7 @@ class Claimer(AsyncDriven, Generic[I]):
         claims: Iterable[Claim],
         *rest: float | timedelta,
     ) -> list[ClaimStatus]:
-        return await self._run(call(*states_of(self, claims, Claim), *rest))
+        return await self._run_claims(call(*states_of(self, claims, Claim), *rest))
 
     @overload
     def once(

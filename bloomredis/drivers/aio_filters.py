@@ -43,6 +43,9 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
     ) -> list[bool]:
         batch = listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            # asyncio:
+            await shared.settle()
+            # both.
             return list(await self._run(verb(batch)))
         several = Several(self._operations.codec.encode_each(batch), batch)
         return list(await shared.wait(several, verb, batch))

@@ -85,7 +85,7 @@ class Claimer(Driven, Generic[I]):
         :raises BatchInterruptedError: an error stopped the batch; `results` has the claims so far.  If an
             item of `rest` equals one of those, it is busy until the claim on that one ends.
         """
-        return self._run(self._operations.claim_many(items, lease, partial(Claim, self), owner))
+        return self._run_claims(self._operations.claim_many(items, lease, partial(Claim, self), owner))
 
     @observed
     def commit_many(self, claims: Iterable[Claim]) -> list[ClaimStatus]:
@@ -121,7 +121,7 @@ class Claimer(Driven, Generic[I]):
         claims: Iterable[Claim],
         *rest: float | timedelta,
     ) -> list[ClaimStatus]:
-        return self._run(call(*states_of(self, claims, Claim), *rest))
+        return self._run_claims(call(*states_of(self, claims, Claim), *rest))
 
     @overload
     def once(

@@ -46,6 +46,8 @@ class Driven(Bound[SyncClient]):
     def _run(self, operation: Op[T]) -> T:
         return sync.drive(self._transport, operation)
 
+    _run_claims = _run
+
     def _answer(self, request: ClaimRequest) -> ClaimState:
         answered, sharing = self._operations.answer_one(request), self._sharing
         return sync.drive(self._transport, answered, None if sharing is None else sharing.execute)
@@ -72,6 +74,12 @@ class AsyncDriven(Bound[AsyncClient]):
 
     def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
         return aio.drive(self._transport, operation)
+
+    async def _run_claims(self, operation: Op[T]) -> T:
+        """Run an operation on many claims, after the shared requests of callers that are gone."""
+        for sender in () if self._sharing is None else [*self._sharing.senders.values()]:
+            await sender.settle()
+        return await self._run(operation)
 
     async def _answer(self, request: ClaimRequest) -> ClaimState:
         sharing = self._sharing

@@ -55,7 +55,7 @@ class Tasks:
         self._name, self._client, self._together, self._run = name, client, together, drive
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[Coroutine[Any, Any, object]] = set()  # calls in flight alone
-        self._tasks: set[asyncio.Task[list[Any]]] = set()  # of the batches in flight
+        self._tasks: dict[asyncio.Task[list[Any]], Batch[Waiting]] = {}  # of the batches in flight
         self._contexts: dict[Waiting, Context] = {}  # of the waiting calls that are observed
         self._answered: list[Batch[Waiting]] = []  # batches whose woken callers may not have run yet
         self._left: list[Batch[Waiting]] = []  # the same for a loop that was closed: they never will
@@ -101,6 +101,12 @@ class Tasks:
         elif not call.get_loop().is_closed():
             call.cancel()
 
+    async def settle(self) -> None:
+        """Wait until the answers of callers that are gone are saved, for a call that shares nothing."""
+        left = [task for task, batch in self._tasks.items() if any(map(asyncio.Future.done, batch.callers))]
+        if left and self._loop is get_running_loop():
+            await asyncio.wait(left)
+
     def is_under_way(self, item: str | bytes) -> bool:
         """Return whether a call with an item is in flight."""
         return self._loop is not None and any(item in each for each in self._queue.in_flight)
@@ -115,7 +121,7 @@ class Tasks:
         for call in (*self._open, *(task.get_coro() for task in self._tasks)):
             with suppress(Exception):
                 call.close()
-        self._loop, self._open, self._tasks, self._contexts = loop, set(), set(), {}
+        self._loop, self._open, self._tasks, self._contexts = loop, set(), {}, {}
         self._left, self._answered = self._answered, []
         self._queue = Batcher[Waiting](asyncio.Future.done, BATCHES, FEWEST_ITEMS)
         self._is_scheduled = False
@@ -134,7 +140,7 @@ class Tasks:
 
     def _end(self, batch: Batch[Waiting], task: asyncio.Task[list[Any]]) -> None:
         """Deliver the outcome of a batch's task, even of one that was cancelled before it began."""
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._queue.end(batch.own)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is None:
@@ -170,7 +176,7 @@ class Tasks:
         while batch := self._queue.depart():
             call = self._run(self._client, untold(self._together(batch.items, batch.items)))
             task = get_running_loop().create_task(call, context=self._observed(batch))
-            self._tasks.add(task)
+            self._tasks[task] = batch
             task.add_done_callback(partial(self._end, batch))
         if len(self._contexts) > len(self._queue):  # some callers have gone
             waiting = self._queue.callers

@@ -13,6 +13,7 @@ import redis
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ShardedBloomFilter
 from bloomredis.drivers.aio import drive
+from bloomredis.drivers.sharing.batch import MOST_ITEMS
 from tests.support.proxy import Held, Proxy, passed
 from tests.support.values import for_each
 
@@ -101,6 +102,48 @@ def test_an_item_alone(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT00
         any_proxy.plan("add", held)
         await cancelled_at(held, f.add("x"))
         assert [await f.add("x"), await f.add("x")] == [True, False]
+
+    play(any_proxy, scene)
+
+
+async def _claims(f: Filter, item: str) -> bool:
+    return bool((await f.claim(item)).state == "claimed")
+
+
+async def _claims_many(f: Filter, items: list[str]) -> list[bool]:
+    return [claim.state == "claimed" for claim in await f.claim_many(items)]
+
+
+_ALONE_AFTER: dict[str, Any] = {
+    "add": (lambda f, item: f.add(item), lambda f, items: f.add_many(items)),
+    "claim": (_claims, _claims_many),
+}
+
+
+@pytest.mark.parametrize("verb", [*_ALONE_AFTER])
+def test_an_item_in_company_and_then_in_a_large_batch(any_proxy: Proxy, verb: str) -> None:
+    """A batch that shares no calls waits for a shared one whose caller is gone, and gets its answer."""
+    one, many = _ALONE_AFTER[verb]
+
+    async def scene(f: Filter) -> None:
+        await one(f, "warmer")
+        first, shared = Held(), Held()
+        any_proxy.plan(verb, first, shared)
+        alone = asyncio.ensure_future(one(f, "alone"))
+        await asyncio.to_thread(first.wait)
+        mine = asyncio.ensure_future(one(f, "x"))
+        await asyncio.sleep(0)
+        first.go.set()
+        await asyncio.to_thread(shared.wait)
+        mine.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await mine
+        large = asyncio.ensure_future(many(f, ["x", *ITEMS[: MOST_ITEMS + 1]]))
+        await _sent()
+        shared.go.set()
+        assert await alone
+        assert all(await large)
+        assert not await one(f, "x")
 
     play(any_proxy, scene)
 
