@@ -68,6 +68,8 @@ _processes: Final = [object()]
 """The object that stands for this process."""
 _locks: dict[int, threading.Lock] = {}
 """One lock for each process id: a thread of the parent may have held the parent's lock at the fork."""
+_replacing: set[tuple[int, int]] = set()
+"""The process and thread that replaces the state; the finalisers that it runs meanwhile must not wait."""
 
 
 def register_after_fork(forked: Forked) -> None:
@@ -77,7 +79,7 @@ def register_after_fork(forked: Forked) -> None:
 
 def detect_fork() -> None:
     """Replace the state that a forked child inherited, before a call uses it."""
-    if not _mark[0]:
+    if not _mark[0] and (getpid(), threading.get_ident()) not in _replacing:
         with _locks.setdefault(getpid(), threading.Lock()):
             if not _mark[0]:
                 _after_fork()
@@ -90,10 +92,15 @@ def process() -> object:
 
 
 def _after_fork() -> None:
-    _processes[0] = object()
-    for forked in list(_forked):
-        forked.after_fork()
-    _mark[0] = 1
+    own = getpid(), threading.get_ident()
+    _replacing.add(own)
+    try:
+        _processes[0] = object()
+        for forked in list(_forked):
+            forked.after_fork()
+        _mark[0] = 1
+    finally:
+        _replacing.discard(own)
 
 
 if hasattr(os, "register_at_fork"):

@@ -112,6 +112,25 @@ def test_a_system_that_clears_no_memory(any_server: Server, monkeypatch: pytest.
     assert Counter(won + others) == Counter(ITEMS)
 
 
+def test_a_finaliser_in_the_first_call_of_a_child(any_client: redis.Redis) -> None:
+    """An object of the parent that ends while the child's state is replaced may ask for the process, too."""
+
+    class Finalised:
+        def after_fork(self) -> None:
+            """Do once what the end of a claim's block does."""
+            if not begun:
+                begun.append(True)
+                told.append(forks.process())
+
+    begun, told, last = list[bool](), list[object](), Finalised()
+    forks.register_after_fork(last)
+    f = BloomFilter[str](any_client, "seen", **SHAPE)
+    f.add("warm")
+    before = forks.process()
+    assert Child(lambda: (f.add("x"), len(told), before in told), fork).result() == (True, 1, False)
+    del last
+
+
 def test_a_child_holds_no_claim_of_its_parent(any_client: redis.Redis) -> None:
     """A child gets "busy" for its parent's claim, and none of the parent's pending answers."""
     f = BloomFilter[str](any_client, "seen", **SHAPE)
