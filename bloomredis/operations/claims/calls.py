@@ -249,16 +249,12 @@ class Claims:
 
     def _commit(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Add items to the filter and end their claims."""
-        for request in requests:
-            state = request.state
-            if state.status == "done":
-                request.is_done = True
-                continue
-            state.loss_unreported = False
-            if state.session is None:  # a pending commit may be retried whatever the state is by now
+        for request in _uncommitted(requests):
+            request.state.loss_unreported = False
+            if request.state.session is None:  # a pending commit may be retried whatever the state is by now
                 _check(request)
         rounds = None
-        while left := [each for each in requests if not each.is_done]:
+        while left := _uncommitted(requests):
             handle = yield from self._stored.acquire()
             try:
                 ours = yield from self._of_this_filter(handle, left)
@@ -336,11 +332,14 @@ class Claims:
                 self._sessions.after_fork()
             return
         # The order matters: a thread may be interrupted between any two steps, and a session has one owner.
-        state.status = "done" if answer == _COMMITTED else "lost"
+        if answer == _COMMITTED:
+            state.status = "done"
+        elif state.status != "done":  # else a call beside this one has committed the claim
+            state.status = "lost"
         used, state.session = state.session, None
         if used is not None:
             give_back(used)
-        if answer == _COMMITTED:
+        if state.status == "done":
             request.is_done = True
         else:
             request.fail(lost_error(state, is_done=answer == _DONE))
@@ -420,6 +419,14 @@ _ATTEMPTS: Final[dict[str, Callable[[Claims, Sequence[ClaimRequest]], Op[None]]]
     "extend": Claims._extend,  # noqa: SLF001
     "renew": Claims._renew,  # noqa: SLF001
 }
+
+
+def _uncommitted(requests: Sequence[ClaimRequest]) -> list[ClaimRequest]:
+    """Return the requests to commit that are left; a call beside this one may have committed a claim."""
+    for request in requests:
+        if request.state.status == "done":
+            request.is_done = True
+    return [each for each in requests if not each.is_done]
 
 
 def _packed_one(layout: Packing, state: ClaimState) -> bytes:

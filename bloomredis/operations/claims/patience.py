@@ -91,7 +91,7 @@ def _is_worth_retry(request: ClaimRequest, until: float) -> bool:
     if _is_unsent(request) and clock.now() < until:
         return True
     if request.verb != "commit" or state.remaining == 0:
-        return False
+        return request.verb == "commit" and state.status == "done"  # by a call beside this one
     if isinstance(error, ServerRefusedError) and not error.passes:
         return False
     if isinstance(error, OutcomeUnknownError):

@@ -9,7 +9,7 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, FilterFullError, OutcomeUnknownError
+from bloomredis import BloomFilter, FilterFullError, OutcomeUnknownError, ScalingBloomFilter
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.proxy import Held, Proxy, lost
 from tests.support.racing import race_threads
@@ -255,3 +255,33 @@ def test_a_claim_that_two_threads_commit_is_done_for_both(any_proxy: Proxy) -> N
     assert outcome(second) is None
     assert claim.state == "done"
     assert seen.info().count == 2
+
+
+def test_a_claim_that_is_committed_beside_a_batch_with_it(any_proxy: Proxy, any_server: Server) -> None:
+    """The batch was refused, since the filter has grown; its second attempt finds the claim committed."""
+    seen = ScalingBloomFilter(any_proxy.client(), "seen", capacity=10, error_rate=1e-9)
+    claims = seen.claim_many(["x", "y"])
+    with any_server.client() as client:
+        ScalingBloomFilter.open(client, "seen").add_many([f"{i}" for i in range(30)])
+    refused = Held()
+    any_proxy.plan("commit", refused)
+    batch = started(lambda: seen.commit_many(claims))
+    refused.wait()
+    claims[0].commit()
+    refused.go.set()
+    assert batch.result(PATIENCE) == ["done", "done"]
+    assert claims[0].state == "done"
+
+
+def test_a_commit_without_a_reply_beside_one_that_is_answered(any_proxy: Proxy) -> None:
+    """The claim is done, and neither caller gets an error."""
+    seen = BloomFilter(any_proxy.client(), "seen", capacity=1000, error_rate=1e-9)
+    claim = seen.claim("x", 60)
+    late = Held(lost, executed=False)
+    any_proxy.plan("commit", late)
+    second = started(claim.commit)
+    late.wait()
+    claim.commit()
+    late.go.set()
+    assert outcome(second) is None
+    assert claim.state == "done"
