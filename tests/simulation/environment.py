@@ -106,6 +106,7 @@ class Environment:
         self.now = 1000.0
         self._nanoseconds = 0
         self.pid = 100
+        self._processes: dict[int, object] = {}
         self.walls: dict[int, Sequence[float]] = {}  # errors of wall clocks, by the id of the process
         self._random = random.Random(seed)
 
@@ -131,6 +132,10 @@ class Environment:
         """Return the id of the running process."""
         return self.pid
 
+    def process(self) -> object:
+        """Return the object that stands for the running process."""
+        return self._processes.setdefault(self.pid, object())
+
     def urandom(self, size: int) -> bytes:
         """Return random bytes."""
         return self._random.randbytes(size)
@@ -150,7 +155,8 @@ class Environment:
             instead
             | {getattr(os, name): new for name, new in process.items()}
             | {time.monotonic: self.monotonic, clock.now: self.monotonic, time.time_ns: self.nanoseconds}
-            | {forks.detect_fork: lambda: None}  # all simulated processes are in one
+            # all simulated processes are in one
+            | {forks.detect_fork: lambda: None, forks.process: self.process}
         )
 
     def _noted(self, init: Callable[..., None]) -> Callable[..., None]:
