@@ -88,7 +88,7 @@ class Batch(Generic[W]):
     def __init__(self, callers: list[W], asked: list[Asked]) -> None:
         self.callers, self.asked = callers, asked
         self.items = _gathered(asked)
-        self.own = _keys(asked)
+        self.own = set(_keys(asked))
         self.answers: BatchOutcome | None = None
 
     def delivered(self, answers: BatchOutcome) -> Iterator[tuple[W, object]]:
@@ -151,7 +151,7 @@ class Batcher(Generic[W]):
 
     def begin(self, asked: Asked) -> set[Key]:
         """Record that a call is sent alone; return its items, for `end`."""
-        own = _keys((asked,))
+        own = set(_keys((asked,)))
         self.in_flight.append(own)
         return own
 
@@ -213,11 +213,11 @@ class Batcher(Generic[W]):
         return next(at for at, asked in enumerate(self.asked) if not barred.isdisjoint(_keys((asked,))))
 
 
-def _keys(batch: Sequence[Asked]) -> set[Key]:
+def _keys(batch: Sequence[Asked]) -> list[Key]:
     """Return the items of all calls of a batch, also of requests."""
     if isinstance(batch[0], ClaimRequest):
-        return {request.encoded for request in cast("Sequence[ClaimRequest]", batch)}
-    return set(_gathered(batch))
+        return [request.encoded for request in cast("Sequence[ClaimRequest]", batch)]
+    return _gathered(batch)
 
 
 def _gathered(batch: Sequence[Asked]) -> list[Any]:  # usually each call is one item

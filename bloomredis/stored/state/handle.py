@@ -97,7 +97,7 @@ class Handle:
     script_variant: Variant = ()
     name: str = ""  # of the filter, for errors
     is_capped: bool = field(init=False)  # its scripts refuse the first new item beyond the capacity
-    losses: dict[object, object] = field(default_factory=dict, repr=False)  # the one that counts, by process
+    losses: dict[object, object] = field(default_factory=dict, repr=False)  # the first report, by process
     ends: list[FilterLostError] = field(default_factory=list, repr=False)  # raised by all calls with it
     scripts: dict[object, Script[Any]] = field(default_factory=dict, repr=False)  # in its variant
     frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
