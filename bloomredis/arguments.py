@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar
 
-from bloomredis.errors import FilterFullError, FilterLostError
+OnLost = Literal["raise", "recreate"]
+"""Reaction to a lost filter."""
 
-OnLost = Literal["raise", "recreate"] | Callable[[FilterLostError], object]
-"""Reaction to a lost filter: "raise", "recreate", or a callable."""
-
-OnFull = Literal["warn", "raise"] | Callable[[FilterFullError], object]
-"""Reaction to a `BloomFilter` past its capacity: "warn", "raise", or a callable."""
+OnFull = Literal["warn", "raise"]
+"""Reaction to a `BloomFilter` past its capacity."""
 
 Missing = Literal["keep", "drop", "raise"]
 """Treatment of an item without a key: handed on unchecked, left out, or an error."""
@@ -171,10 +169,10 @@ def milliseconds(what: str, seconds: float | timedelta) -> int:
 
 
 def on_full(value: OnFull) -> OnFull:
-    """Return the reaction to a filter past its capacity: "warn", "raise", or a callable."""
-    if value in ("warn", "raise") or callable(value):
-        return value
-    raise ValueError(f'on_full must be "warn", "raise" or a callable, not {shown(value)}')
+    """Return the reaction to a filter past its capacity."""
+    if value not in ("warn", "raise"):
+        raise ValueError(f'on_full must be "warn" or "raise", not {shown(value)}')
+    return value
 
 
 def missing(value: Missing) -> Missing:
@@ -185,11 +183,9 @@ def missing(value: Missing) -> Missing:
 
 
 def on_lost(value: OnLost, *, can_create: bool) -> OnLost:
-    """Return the reaction to a lost filter: "raise", "recreate", or a callable."""
-    if value == "raise" or callable(value):
-        return value
-    if value != "recreate":
-        raise ValueError(f'on_lost must be "raise", "recreate" or a callable, not {shown(value)}')
-    if not can_create:
+    """Return the reaction to a lost filter."""
+    if value not in ("raise", "recreate"):
+        raise ValueError(f'on_lost must be "raise" or "recreate", not {shown(value)}')
+    if value == "recreate" and not can_create:
         raise ValueError('on_lost="recreate" needs capacity and error_rate to create the filter with')
     return value

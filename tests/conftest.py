@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
+import logging
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -190,6 +191,15 @@ def any_client(any_server: Server) -> Iterator[redis.Redis]:
     """A client of that server."""
     with any_server.client() as made:
         yield made
+
+
+@pytest.fixture
+def losses(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """The warnings so far of filters that were made anew after a loss."""
+    caplog.set_level(logging.WARNING, "bloomredis")
+    return lambda: [
+        text for each in caplog.records if "is forgotten; going on" in (text := each.getMessage())
+    ]
 
 
 @pytest.fixture

@@ -57,8 +57,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         default is False.
     :param on_full: the reaction to a new item in a filter that has `capacity` items, whoever added them.
         `"warn"` (the default) logs one warning, and adds the item.  `"raise"` raises `FilterFullError`; a
-        batch stops there, with `BatchInterruptedError`, and so does a claim, but never a commit.  A callable
-        is called once, with that error, before the item is added, and may raise it.
+        batch stops there, with `BatchInterruptedError`, and so does a claim, but never a commit.
     :param local_cache: keep a copy of the filter in this process (as large as the filter).  The copy answers
         for an item whose bits it has, which is right until the filter is cleared or replaced; the server
         answers for any other item.  The default is False.
@@ -68,8 +67,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         has lost.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
-        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -181,8 +179,7 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
         use a `RotatingBloomFilter`.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
-        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -236,8 +233,7 @@ class RotatingBloomFilter(Filter[I]):
     :param layout: `"blocked"` (faster calls) or `"classic"` (less memory).  None means blocked.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
-        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -295,8 +291,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         use a `RotatingBloomFilter`.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
-        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -353,8 +348,7 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
         use a `RotatingBloomFilter`.
     :param on_lost: the reaction to the loss or replacement of the filter that this object has used.
         `"raise"` (the default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the
-        filter stored now, or with a new one, which is empty even if only a layer was lost.  A callable is
-        called with the error and may raise it; if it returns, this object goes on as with `"recreate"`.
+        filter stored now, or with a new one, which is empty even if only a layer was lost.
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.

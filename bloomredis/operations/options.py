@@ -47,8 +47,7 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     on_lost: OnLost
     """The reaction to the loss or replacement of the filter that this object has used.  `"raise"` (the
     default) raises `FilterLostError`.  `"recreate"` logs a warning and goes on with the filter stored now, or
-    with a new one, which is empty even if only a layer was lost.  A callable is called with the error and may
-    raise it; if it returns, this object goes on as with `"recreate"`."""
+    with a new one, which is empty even if only a layer was lost."""
     retry_safe: bool
     """Let a retry return the answer of the first execution, so that a lost reply never turns into "already
     there".  The default is True."""
@@ -82,8 +81,7 @@ class PlainOptions(CommonParameters[I], total=False):
     on_full: OnFull
     """The reaction to a new item in a filter that has `capacity` items, whoever added them.  `"warn"` (the
     default) logs one warning, and adds the item.  `"raise"` raises `FilterFullError`; a batch stops there,
-    with `BatchInterruptedError`, and so does a claim, but never a commit.  A callable is called once, with
-    that error, before the item is added, and may raise it."""
+    with `BatchInterruptedError`, and so does a claim, but never a commit."""
     local_cache: bool
     """Keep a copy of the filter in this process (as large as the filter).  The copy answers for an item whose
     bits it has, which is right until the filter is cleared or replaced; the server answers for any other

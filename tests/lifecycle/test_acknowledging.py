@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import pickle
-import threading
 from collections.abc import Callable
 from copy import copy
 from typing import Any, Final, cast
@@ -109,13 +108,6 @@ def _recreate(client: redis.Redis) -> None:
     other.add("a")
 
 
-def _call_back(client: redis.Redis) -> None:
-    other = BloomFilter(client, "seen", **SIZES, on_lost=lambda _: other.reserve())
-    other.add("a")
-    client.unlink("seen")
-    other.add("a")
-
-
 def _load(client: redis.Redis) -> None:
     other = BloomFilter(client, "seen", **SIZES)
     other.add("a")
@@ -125,7 +117,7 @@ def _load(client: redis.Redis) -> None:
     load(other, ["a"])
 
 
-@for_each("begin", [_recreate, _call_back, _load])
+@for_each("begin", [_recreate, _load])
 def test_who_goes_on_alone(client: redis.Redis, begin: Callable[[redis.Redis], None]) -> None:
     """The others still raise."""
     seen = BloomFilter(client, "seen", **SIZES)
@@ -390,27 +382,6 @@ def test_calls_in_flight_to_all_shards_are_told(any_server: Server) -> None:
             assert await seen.contains_many(range(64)) == [False] * 64
 
     asyncio.run(run())
-
-
-def test_other_threads_of_a_callback_acknowledge_nothing(any_client: redis.Redis) -> None:
-    """`reserve()` in another thread, while `on_lost` runs, opens the filter for its own object."""
-    met, go = threading.Event(), threading.Event()
-
-    def on_lost(_: FilterLostError) -> None:
-        met.set()
-        assert go.wait(30)
-
-    seen = BloomFilter(any_client, "seen", **SIZES, on_lost=on_lost)
-    assert seen.add("before")
-    any_client.unlink("seen")
-    thread = threading.Thread(target=seen.contains, args=["before"])
-    thread.start()
-    assert met.wait(30)
-    seen.reserve()
-    go.set()
-    thread.join()
-    assert any_client.exists("seen")
-    assert not is_marked(any_client)
 
 
 @for_each("kind", KINDS)

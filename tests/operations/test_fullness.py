@@ -1,4 +1,4 @@
-"""A plain filter past its capacity: a warning, an error, or a call of the caller's function."""
+"""A plain filter past its capacity: a warning or an error."""
 
 from __future__ import annotations
 
@@ -69,12 +69,13 @@ def test_what_others_add_is_seen(
     """The script counts the items of all."""
     f = make(bloom, any_client)
     f.add("own")
-    make(BloomFilter, any_client, on_full=lambda _: None).add_many(range(200))
+    make(BloomFilter, any_client).add_many(range(200))
+    assert len(warned()) == 1  # that of the object that filled it
     assert not f.add("own")
-    assert warned() == []
+    assert len(warned()) == 1
     assert f.add("another")
     assert f.add("and another")
-    assert len(warned()) == 1
+    assert len(warned()) == 2
 
 
 def test_a_load_past_the_capacity_warns(any_client: redis.Redis, warned: Callable[[], list[str]]) -> None:
@@ -124,64 +125,20 @@ def test_a_full_filter_that_is_emptied_goes_on(bloom: Any, any_client: redis.Red
         f.add("b")
 
 
-def test_a_function_is_told_once(bloom: Any, client: redis.Redis) -> None:
-    """It is called before the add that would pass the capacity; if it returns, adds continue."""
-    told: list[FilterFullError] = []
-    f = make(bloom, client, on_full=told.append)
-    f.add_many(range(100))
-    assert told == []
-    assert [f.add(str(i)) for i in range(100, 110)] == [True] * 10
-    assert [type(error) for error in told] == [FilterFullError]
-
-
-def test_what_others_add_after_a_clear_is_seen(bloom: Any, any_client: redis.Redis) -> None:
+def test_what_others_add_after_a_clear_is_seen(
+    bloom: Any, any_client: redis.Redis, warned: Callable[[], list[str]]
+) -> None:
     """An object that reported a full filter reports again when it is full again, whoever filled it."""
-    told: list[FilterFullError] = []
-    f = make(bloom, any_client, on_full=told.append)
+    f = make(bloom, any_client)
     f.add_many(range(101))
     f.add("x")
-    assert len(told) == 1
+    assert len(warned()) == 1
     f.clear()
-    make(BloomFilter, any_client, on_full=lambda _: None).add_many(range(200))
+    make(BloomFilter, any_client).add_many(range(200))
+    assert len(warned()) == 2  # that of the object that filled it
     for item in "xyz":
         f.add(item)
-    assert len(told) == 2
-
-
-def test_a_function_may_raise(bloom: Any, any_client: redis.Redis) -> None:
-    """Its error reaches the caller, and nothing was added."""
-
-    def refuse(error: FilterFullError) -> None:
-        raise KeyError(str(error))
-
-    f = make(bloom, any_client, on_full=refuse)
-    f.add_many(range(100))
-    with pytest.raises(KeyError, match="capacity 100"):
-        f.add("more")
-    assert not f.contains("more")
-
-
-def test_a_function_that_raised_is_not_called_again(any_client: redis.Redis) -> None:
-    """The call after its error goes on without a limit."""
-    told: list[FilterFullError] = []
-
-    def refuse(error: FilterFullError) -> None:
-        told.append(error)
-        raise KeyError
-
-    f = make(BloomFilter, any_client, on_full=refuse)
-    f.add_many(range(100))
-    with pytest.raises(KeyError):
-        f.add("more")
-    assert [f.add("more"), len(told)] == [True, 1]
-
-
-def test_a_function_may_use_the_filter(any_client: redis.Redis) -> None:
-    """Its own add of the same object passes the capacity."""
-    added: list[bool] = []
-    f: Any = make(BloomFilter, any_client, on_full=lambda _: added.append(f.add("its own")))
-    f.add_many(range(100))
-    assert [f.add("more"), *added] == [True, True]
+    assert len(warned()) == 3
 
 
 def test_a_bitmap_of_another_system_is_not_counted() -> None:

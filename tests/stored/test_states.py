@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from tests.support.values import for_each
 _ROWS: Final = [
     [cell.strip() for cell in line.split("|")]
     for line in (base.__doc__ or "").splitlines()
-    if line.count("|") == 4 and "--|--" not in line
+    if line.count("|") == 3 and "--|--" not in line
 ]
 STATES: Final = _ROWS[0][1:]
 CELLS: Final = [
@@ -32,19 +31,13 @@ CELLS: Final = [
 
 
 class Known(Versioned[Any]):
-    """Stored state whose losses run `acts`, one after another; `seen` records the states between."""
+    """Stored state that reacts to a loss by `on_lost`."""
 
     called = "Known"
     current = clear = delete = NotImplemented
 
-    def __init__(self, on_lost: Any = None) -> None:
-        super().__init__("seen", ttl=0, on_lost=on_lost or self._lose, wait=None)
-        self.acts: list[Callable[[], object]] = []
-        self.seen: list[str] = []
-
-    def _lose(self, _: FilterLostError) -> None:
-        if self.acts:
-            self.acts.pop(0)()
+    def __init__(self, on_lost: Any = "raise") -> None:
+        super().__init__("seen", ttl=0, on_lost=on_lost, wait=None)
 
     def _find(self, *, creates: bool) -> Any:
         yield
@@ -56,23 +49,14 @@ class Known(Versioned[Any]):
         self._accept(None)
 
     def meet_a_loss(self) -> None:
-        with suppress(FilterLostError, KeyError):
+        with suppress(FilterLostError):
             self._apply_on_lost("it has vanished")
 
     @property
     def state(self) -> str:
         if self.handle is not None:
             return "open"
-        if self._lost is None:
-            return "unopened"
-        return "reported" if self.in_flight.callback_thread else "lost"
-
-    def look(self) -> None:
-        self.seen.append(self.state)
-
-
-def fail() -> None:
-    raise KeyError
+        return "unopened" if self._lost is None else "lost"
 
 
 def lost_while_emptied(stored: Known) -> None:
@@ -80,63 +64,31 @@ def lost_while_emptied(stored: Known) -> None:
         stored.meet_a_loss()
 
 
-def told(stored: Known) -> None:
-    stored.acts.append(stored.look)
-    stored.meet_a_loss()
-
-
 EVENTS: Final[dict[str, Callable[[Known], object]]] = {
     "opened, or its newer state was accepted": Known.find_it,
     "the handle is dropped": Known.forget,
     "reset(): clear() or delete() begins": Known.reset,
     "reopen(): reserve() begins": lambda stored: next(stored.reopen()),
-    "a loss; on_lost is a callback": told,
+    'a loss; on_lost="raise"': Known.meet_a_loss,
+    'a loss; on_lost="recreate"': Known.meet_a_loss,
     "a loss while clear() or delete() runs": lost_while_emptied,
 }
-"""Events and how to cause them, except losses without a callback and the end of a callback."""
-LEAVES: Final[dict[str, Callable[[Known], object]]] = {
+"""Events and how to cause them."""
+REACHED: Final[dict[str, Callable[[Known], object]]] = {
     "unopened": Known.reset,
     "open": Known.find_it,
-    "reported": lambda stored: None,
+    "lost": Known.meet_a_loss,
 }
-"""Actions of a callback that leave a state behind."""
-
-
-def reached(state: str, stored: Known) -> Known:
-    """Bring a new object into a lasting state."""
-    if state == "open":
-        stored.find_it()
-    elif state == "lost":
-        stored.acts.append(fail)
-        stored.meet_a_loss()
-    assert stored.state == state
-    return stored
+"""The states and how to reach them."""
 
 
 def outcome(event: str, before: str) -> str:
     """Return the state in which an event leaves an object."""
-    if way := re.search('"(.*)"', event):
-        stored = reached(before, Known(way[1]))
-        stored.meet_a_loss()
-        return stored.state
-    stored = Known()
-    if event.startswith("the callback"):
-        end = fail if event.endswith("raises") else stored.look
-        stored.acts.append(lambda: (LEAVES[before](stored), end()))
-        stored.meet_a_loss()
-        return stored.state
-
-    def act() -> None:
-        EVENTS[event](stored)
-        stored.look()
-
-    if before == "reported":
-        stored.acts.append(act)
-        stored.meet_a_loss()
-    else:
-        reached(before, stored)
-        act()
-    return stored.seen[0]
+    stored = Known("recreate" if "recreate" in event else "raise")
+    REACHED[before](stored)
+    assert stored.state == before
+    EVENTS[event](stored)
+    return stored.state
 
 
 @for_each(("event", "before", "after"), CELLS)
@@ -146,18 +98,16 @@ def test_each_transition(event: str, before: str, after: str) -> None:
 
 
 def test_the_table_is_whole() -> None:
-    """It has four states and ten events."""
-    assert STATES == ["unopened", "open", "lost", "reported"]
-    assert len(_ROWS[1:]) == 10
+    """It has three states and seven events."""
+    assert STATES == ["unopened", "open", "lost"]
+    assert [row[0] for row in _ROWS[1:]] == [*EVENTS]
     assert {after for *_, after in CELLS} == set(STATES)
 
 
-@pytest.mark.parametrize("before", ["lost", "reported"])
-def test_what_is_lost_is_not_opened(before: str) -> None:
-    """Another thread does not open it either, while the callback runs."""
-    stored = reached("lost", Known())
-    if before == "reported":
-        stored.in_flight.callback_thread = -1  # another thread
+def test_what_is_lost_is_not_opened() -> None:
+    """It raises before any call."""
+    stored = Known()
+    stored.meet_a_loss()
     with pytest.raises(FilterLostError):
         next(stored.open())
 
@@ -174,6 +124,6 @@ def test_two_modules_change_the_state() -> None:
     changing = {
         path.name
         for path in stored.glob("**/*.py")
-        if {"handle", "_lost", "_changes", "callback_thread", "clears"} & {*assigned(path)}
+        if {"handle", "_lost", "_changes", "clears"} & {*assigned(path)}
     }
     assert changing == {"base.py", "versioned.py", "handle.py", "item_calls.py"}  # the last has only its own

@@ -59,16 +59,6 @@ class Click:
         return self.user.bytes + self.page.encode()
 
 
-def lost(error: FilterLostError) -> None:
-    """Continue without the items of the filter."""
-    log.warning("%s", error)
-
-
-def full(error: FilterFullError) -> None:
-    """Continue past the capacity."""
-    log.warning("%s", error)
-
-
 def constructors(client: redis.Redis) -> None:
     """Every parameter of every class."""
     BloomFilter(client, "seen")
@@ -82,7 +72,7 @@ def constructors(client: redis.Redis) -> None:
         ttl=timedelta(days=7),
         on_lost="recreate",
         observe=print,
-        on_full=full,
+        on_full="raise",
         retry_safe=True,
         encode=None,
         coalesce=True,
@@ -100,7 +90,7 @@ def constructors(client: redis.Redis) -> None:
         tightening_ratio=0.5,
         layout="classic",
         ttl=3600,
-        on_lost=lost,
+        on_lost="raise",
         coalesce=True,
     )
     RotatingBloomFilter(

@@ -4,30 +4,25 @@ Every script call carries the identity that this object knows.  So the first cal
 loss before it touches anything.
 
     state    | the next call
-    ---------|----------------------------------------------------------------------------------------
+    ---------|--------------------------------------------------------------------------------------
     unopened | opens the filter: creates or checks it
     open     | goes to the filter that the handle names
     lost     | raises `FilterLostError`; a later one opens a filter that was made on purpose after the loss
-    reported | opens the filter in the thread that runs the callback `on_lost`; raises in other threads
 
-    what happens                            | unopened | open     | lost     | reported
-    ----------------------------------------|----------|----------|----------|---------
-    opened, or its newer state was accepted | open     | open     | open     | open
-    the handle is dropped                   | unopened | unopened | lost     | reported
-    reset(): clear() or delete() begins     | unopened | unopened | unopened | unopened
-    reopen(): reserve() begins              | unopened | open     | lost     | reported
-    a loss; on_lost="raise"                 | lost     | lost     | lost     | -
-    a loss; on_lost="recreate"              | unopened | unopened | -        | -
-    a loss; on_lost is a callback           | reported | reported | reported | reported
-    a loss while clear() or delete() runs   | unopened | unopened | lost     | reported
-    the callback returns                    | unopened | open     | -        | unopened
-    the callback raises                     | lost     | lost     | -        | lost
+    what happens                            | unopened | open     | lost
+    ----------------------------------------|----------|----------|---------
+    opened, or its newer state was accepted | open     | open     | open
+    the handle is dropped                   | unopened | unopened | lost
+    reset(): clear() or delete() begins     | unopened | unopened | unopened
+    reopen(): reserve() begins              | unopened | open     | lost
+    a loss; on_lost="raise"                 | lost     | lost     | lost
+    a loss; on_lost="recreate"              | unopened | unopened | -
+    a loss while clear() or delete() runs   | unopened | unopened | lost
 
 Threads share an object, so any of these events may happen in any state: one thread may detect a loss while
 another opens or clears the filter.  So `_open_by` discards the filter that it has read if the state has
 changed meanwhile.  `report_loss` reports one loss for each handle; with on_lost="raise" every call that was
-sent with that handle raises it.  If a callback opens the filter itself, all threads continue.  Only this
-module and versioned.py change the state.
+sent with that handle raises it.  Only this module and versioned.py change the state.
 
 A filter that somebody made on purpose after a loss is *marked* in its header: by `clear()`, by `restore`, by
 `reserve()` of an object that has raised a loss, and by `bloomredis reserve`.  An object that has raised a
@@ -303,16 +298,13 @@ class Stored(ABC):
         return self.variant(script, handle)
 
     def react_to_full(self, handle: Handle) -> None:
-        """Raise `FilterFullError`; or go on without a limit, then warn or call the caller's function.
+        """Raise `FilterFullError`; or warn and go on without a limit.
 
         :param handle: the handle of this object.
         """
         if self.reaction is not None and self.handle is handle:  # else another call has reacted, or opened it
-            error = self.reaction.let_pass(handle.generation)
-            # The function may use this object, or raise: it is called once all the same.
+            self.reaction.let_pass(handle.generation)
             self.remember(handle.identity, handle.layout, generation=handle.generation)
-            if error is not None:
-                self.reaction.tell(error)
 
     def call(
         self,

@@ -54,7 +54,6 @@ class InFlight:
     def after_fork(self) -> None:
         """Begin without unfinished work."""
         self.clears = 0  # the number of calls of clear() and delete()
-        self.callback_thread = 0  # the thread that runs `on_lost`, which may use the filter
         register_after_fork(self)
 
     def __reduce__(self) -> tuple[object, ...]:

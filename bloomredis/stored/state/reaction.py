@@ -1,8 +1,8 @@
 """The reaction of an object to a full filter, if the filter has one capacity.
 
 The scripts of a capped handle refuse the first new item that the filter has no room for.  With
-``on_full="raise"`` the caller gets that refusal.  Otherwise the object warns or calls the caller's function,
-once for each generation, and then uses scripts without the limit.
+``on_full="raise"`` the caller gets that refusal.  Otherwise the object warns, once for each generation, and
+then uses scripts without the limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class Reaction:
 
     def __init__(self, on_full: OnFull, error: Callable[[], FilterFullError]) -> None:
         self.refuses = on_full == "raise"
-        self._on_full = on_full
         self._error = error
         self._passed: dict[bytes, object] = {}  # the generations whose capacity may be passed
 
@@ -33,17 +32,11 @@ class Reaction:
         """Return whether calls must stop at the capacity of a generation."""
         return generation not in self._passed
 
-    def let_pass(self, generation: bytes) -> FilterFullError | None:
-        """Let the capacity of a generation be passed; return the error to tell, once.  Or raise it."""
+    def let_pass(self, generation: bytes) -> None:
+        """Let the capacity of a generation be passed, with one warning; or raise the error."""
         error = self._error()
         if self.refuses:
             raise error
         mine = object()
-        return error if self._passed.setdefault(generation, mine) is mine else None  # one step for threads
-
-    def tell(self, error: FilterFullError) -> None:
-        """Warn, or call the caller's function, which may raise."""
-        if callable(self._on_full):
-            self._on_full(error)
-        else:
+        if self._passed.setdefault(generation, mine) is mine:  # one step for threads
             _log.warning("%s", error)

@@ -6,9 +6,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import copy
 from functools import partial
-from threading import get_ident
 from typing import Final, Generic, NoReturn, TypeVar
 
 from bloomredis.arguments import OnLost
@@ -128,8 +126,7 @@ class Versioned(Stored, Generic[ParametersT]):
 
     def _reopen_by(self, find: Callable[[], Op[ParametersT]], *, marks: bool | None) -> Op[Handle]:
         if marks is None:
-            is_told = self._lost is not None and not self.in_flight.callback_thread
-            marks = is_told and not self._is_damaged
+            marks = self._lost is not None and not self._is_damaged
         return self._open_by(find, stands=False, marks=marks)
 
     def _accept_or_reopen(self, found: ParametersT, since: int) -> Op[None]:
@@ -150,17 +147,17 @@ class Versioned(Stored, Generic[ParametersT]):
             either may have seen the older filter.
         :param marks: acknowledge the loss for all objects.
         """
-        handled = None if stands else self._loss()
+        handled = None if stands else self._lost
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
             if stands and self.handle is not None:
                 return self.handle
-            since, lost = self._changes, self._loss()
+            since, lost = self._changes, self._lost
             found = yield from (find() if lost is None or lost is handled else self._after(lost))
-            if marks and found is not None and self._loss() is lost:
+            if marks and found is not None and self._lost is lost:
                 found = yield from self._mark(found)
-            if found is None or self._loss() is not lost:
+            if found is None or self._lost is not lost:
                 continue  # another call has detected or handled a loss since, and `found` may be older
             if self._changes == since:
                 return self._accept(found)
@@ -250,10 +247,6 @@ class Versioned(Stored, Generic[ParametersT]):
         self.report_loss(what, handle)
         yield from ()  # which makes this a generator, as in subclasses
 
-    def _loss(self) -> FilterLostError | None:
-        """Return the loss that calls raise now, except those that the callback makes."""
-        return None if self.in_flight.callback_thread == get_ident() else self._lost
-
     def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
         """Report a loss as `on_lost` says: raise `FilterLostError`, or drop the handle, once for each handle.
 
@@ -263,7 +256,7 @@ class Versioned(Stored, Generic[ParametersT]):
             self._apply_on_lost(what, damaged=damaged)
 
     def _apply_on_lost(self, what: str, *, damaged: bool = False, used: bool = True) -> None:
-        """Raise, call the callback or log a warning, as `on_lost` says.
+        """Raise the loss, or drop the handle and log a warning, as `on_lost` says.
 
         :param used: this object had used the lost filter.
         """
@@ -280,8 +273,8 @@ class Versioned(Stored, Generic[ParametersT]):
             if damaged
             else "`bloomredis reserve` continues with what is stored now, `bloomredis clear` starts empty",
         )
-        # Set `_lost` before the handle is dropped: a thread that saw neither would open the new filter.
         if self._on_lost == "raise":
+            # Set before the handle is dropped: a thread that saw neither would open the new filter.
             self._lost = lost
             self._is_damaged = damaged
             handle = self.handle
@@ -289,20 +282,7 @@ class Versioned(Stored, Generic[ParametersT]):
                 handle.ends.append(lost)
             self.handle = None
             self.raise_loss(lost)
-        if callable(self._on_lost):
-            self.in_flight.callback_thread = get_ident()
-            self._lost = lost  # other threads are refused meanwhile
-            self.handle = None
-            try:
-                self._on_lost(copy(lost))
-            except BaseException:
-                self.handle, self._lost = None, lost  # until the caller handles the loss
-                raise
-            finally:
-                self.in_flight.callback_thread = 0
-            self._lost = None
-        else:
-            self.handle = None
+        self.handle = None
         _log.warning("%s; going on with what is there now, or with a new, empty filter", lost.problem)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:

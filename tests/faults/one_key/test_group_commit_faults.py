@@ -17,44 +17,13 @@ import pytest
 import redis
 
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, BloomFilter, FilterLostError, OutcomeUnknownError
+from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.proxy import Held, Proxy, lost
 from tests.support.servers import Server
-from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
-
-
-class UncopyableError(Exception):
-    """An application's exception that copy.copy() cannot copy."""
-
-    def __init__(self, name: str, why: object) -> None:
-        super().__init__(f"{name}: {why}")
-
-
-class UnkindError(BaseException):
-    """An exception that `except Exception` does not catch."""
-
-
-RAISED: dict[str, Callable[[object], BaseException]] = {
-    "an error": RuntimeError,
-    "an error that cannot be copied": lambda why: UncopyableError("seen", why),
-    "sys.exit()": lambda _: SystemExit(3),
-    "Ctrl-C": lambda _: KeyboardInterrupt(),
-    "another": lambda _: UnkindError(),
-}
-"""Exceptions of a caller's own callable."""
-
-
-def raising(name: str) -> Callable[[FilterLostError], None]:
-    """Return a callable for `on_lost` that raises."""
-
-    def on_lost(error: FilterLostError) -> None:
-        raise RAISED[name](error)
-
-    return on_lost
 
 
 class Company:
@@ -81,115 +50,6 @@ class Company:
 def adds(f: BloomFilter, items: Sequence[str]) -> list[Callable[[], bool]]:
     """Return calls that add one item each."""
     return [partial(f.add, item) for item in items]
-
-
-@pytest.mark.parametrize("what", RAISED)
-def test_on_lost_raises_in_a_thread(any_proxy: Proxy, any_client: redis.Redis, what: str) -> None:
-    """Each thread gets its own error, and the next call succeeds."""
-    f = BloomFilter(any_proxy.client(), "seen", coalesce=True, on_lost=raising(what), **SIZE)
-    company = Company(any_proxy, f, adds(f, "abcd"))
-    any_client.delete("seen")
-    found = company.outcomes()
-    assert all(isinstance(each, BaseException) for each in found), found
-    assert type(RAISED[what]("")) in {type(each) for each in found}
-    f.reserve()
-    assert started(lambda: f.add("later")).result(PATIENCE)
-
-
-@pytest.mark.parametrize("what", RAISED)
-def test_on_lost_raises_in_a_batch_of_a_thread(any_proxy: Proxy, any_client: redis.Redis, what: str) -> None:
-    """The same holds for batches and single items that share a call."""
-    f = BloomFilter(any_proxy.client(), "seen", coalesce=True, on_lost=raising(what), **SIZE)
-    company = Company(
-        any_proxy, f, [lambda: f.add_many(["a", "b"]), *adds(f, "c"), lambda: f.add_many(["d"])]
-    )
-    any_client.delete("seen")
-    assert all(isinstance(each, BaseException) for each in company.outcomes())
-    f.reserve()
-    assert started(lambda: f.add_many(["later"])).result(PATIENCE) == [True]
-
-
-@for_each("coalesce", [None, True])
-def test_on_lost_uses_the_filter(any_client: redis.Redis, coalesce: Any) -> None:
-    """An `on_lost` that refills the filter does not wait for the call that found the loss."""
-    f: BloomFilter = BloomFilter(
-        any_client, "seen", coalesce=coalesce, on_lost=lambda _: f.add_many(["known", "well"]), **SIZE
-    )
-    started(lambda: f.add("x")).result(PATIENCE)
-    any_client.delete("seen")
-    assert started(lambda: f.add("y")).result(PATIENCE)
-    assert f.contains_many(["known", "well", "y"]) == [True] * 3
-
-
-def test_on_lost_uses_the_filter_in_company(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """The same holds if a shared call finds the loss."""
-    f: BloomFilter = BloomFilter(
-        any_proxy.client(), "seen", coalesce=True, on_lost=lambda _: f.add_many(["known", "well"]), **SIZE
-    )
-    company = Company(any_proxy, f, adds(f, "abc"))
-    any_client.delete("seen")
-    assert company.outcomes() == [True] * 3
-    assert f.contains_many(["known", "a", "b", "c"]) == [True] * 4
-
-
-@pytest.mark.parametrize("what", ["an error", "an error that cannot be copied", "another"])
-def test_on_lost_raises_in_a_task(any_proxy: Proxy, any_client: redis.Redis, what: str) -> None:
-    """Each task gets an error, and none gets CancelledError."""
-
-    async def main() -> tuple[list[Any], bool]:
-        async with any_proxy.asyncio_client() as client:
-            f = bloomredis.asyncio.BloomFilter(client, "seen", on_lost=raising(what), **SIZE)
-            await f.add("warm")
-            held = Held()
-            any_proxy.plan("add", held)
-            first = asyncio.create_task(f.add("first"))
-            await asyncio.to_thread(held.wait)
-            waiting = [asyncio.create_task(f.add(item)) for item in "abcd"]
-            await asyncio.sleep(0)
-            any_client.delete("seen")
-            held.go.set()
-            assert await first
-            found = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), PATIENCE)
-            await f.reserve()
-            return found, await f.add("later")
-
-    found, later = asyncio.run(main())
-    assert all(isinstance(each, BaseException) for each in found), found
-    assert not any(isinstance(each, asyncio.CancelledError) for each in found)
-    assert later
-
-
-def test_a_task_group_ends_with_the_error(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """A task group fails if none of its items was added."""
-    done = []
-
-    async def main() -> None:
-        async with any_proxy.asyncio_client() as client:
-            on_lost = raising("an error that cannot be copied")
-            f = bloomredis.asyncio.BloomFilter(client, "seen", on_lost=on_lost, **SIZE)
-            await f.add("warm")
-            held = Held()
-            any_proxy.plan("add", held)
-            first = asyncio.create_task(f.add("first"))
-            await asyncio.to_thread(held.wait)
-
-            async def work(item: str) -> None:
-                done.append(await f.add(item))
-
-            async def release() -> None:
-                any_client.delete("seen")
-                held.go.set()
-                await first
-
-            async with asyncio.TaskGroup() as group:
-                for item in "abc":
-                    group.create_task(work(item))
-                group.create_task(release())
-
-    with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(main())
-    assert caught.group_contains(UncopyableError)
-    assert done == []
 
 
 def test_equal_items_of_threads_have_tokens_of_their_own(any_proxy: Proxy, any_client: redis.Redis) -> None:

@@ -281,30 +281,6 @@ def test_a_loss_that_is_met_late(any_server: Server) -> None:
         assert f.contains("y")
 
 
-def test_others_while_a_loss_is_told(any_server: Server) -> None:
-    """While `on_lost` runs, its thread may use the filter; no other thread continues with an empty one."""
-    with any_server.client() as client:
-        seen: list[object] = []
-
-        def other() -> None:
-            try:
-                seen.append(f.add("paid"))
-            except FilterLostError as error:
-                seen.append(type(error))
-
-        def refill(_: FilterLostError) -> None:
-            thread = threading.Thread(target=other)
-            thread.start()
-            thread.join()
-            f.add("paid")
-
-        f = BloomFilter(client, "seen", **SIZE, on_lost=refill)
-        f.add("paid")
-        client.delete("seen")
-        assert not f.add("paid")
-        assert seen == [FilterLostError]
-
-
 def test_what_is_pending_for_a_filter_that_is_gone(any_server: Server) -> None:
     """A pending item that nobody retries blocks neither the cache nor the answers of later items."""
     with any_server.client() as client:
