@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,10 +13,12 @@ from typing import Any, cast
 import pytest
 import redis
 
+import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, CountingBloomFilter
 from bloomredis.drivers.connections.clients import SyncClient
 from tests.support.background import outcome, started
 from tests.support.proxy import Fate, Held, Proxy, belied, dropped, lost, once_executed, passed, silent
+from tests.support.sharing import shared
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
@@ -170,6 +173,19 @@ def test_an_unknown_error_is_shared(any_proxy: Proxy) -> None:
     assert outcome(first) is True
     assert all(isinstance(outcome(each), Exception) for each in waiting)
     assert f.add_many(["a", "b", "c"]) == [True] * 3
+
+
+def test_an_unknown_error_is_shared_by_tasks(any_proxy: Proxy) -> None:
+    """The same holds for tasks."""
+
+    async def main() -> None:
+        async with any_proxy.asyncio_client() as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+            told = await shared(any_proxy, f, map(f.add, "abc"), belied(UNKNOWN))
+            assert all(isinstance(each, Exception) for each in told)
+            assert await f.add_many(["a", "b", "c"]) == [True] * 3
+
+    asyncio.run(main())
 
 
 class Faulty:

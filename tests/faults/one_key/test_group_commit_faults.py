@@ -21,6 +21,7 @@ from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.proxy import Held, Proxy, lost
 from tests.support.servers import Server
+from tests.support.sharing import shared
 from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
@@ -65,24 +66,16 @@ def test_equal_items_of_threads_have_tokens_of_their_own(any_proxy: Proxy, any_c
 
 
 def test_equal_items_of_tasks_have_tokens_of_their_own(any_proxy: Proxy, any_client: redis.Redis) -> None:
-    """The same holds for tasks."""
+    """The same holds for tasks, and each has an error of its own."""
 
     async def main() -> list[Any]:
         async with any_proxy.asyncio_client() as client:
             f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
-            await f.add("warm")
-            held = Held()
-            any_proxy.plan("add", held, lost)
-            first = asyncio.create_task(f.add("first"))
-            await asyncio.to_thread(held.wait)
-            waiting = [asyncio.create_task(f.add(item)) for item in "xyxx"]
-            await asyncio.sleep(0)
-            held.go.set()
-            assert await first
-            return list(await asyncio.gather(*waiting, return_exceptions=True))
+            return await shared(any_proxy, f, map(f.add, "xyxx"), lost)
 
     errors = asyncio.run(main())
     assert [type(error) for error in errors] == [OutcomeUnknownError] * 4
+    assert len({id(error) for error in errors}) == len({error.token for error in errors}) == 4
     elsewhere = BloomFilter(any_client, "seen", **SIZE)
     told = [elsewhere.add(x, token=error.token) for x, error in zip("xyxx", errors, strict=True)]
     assert told == [True, True, False, False]
@@ -99,6 +92,22 @@ def test_equal_items_of_batches_are_answered_once(any_proxy: Proxy) -> None:
     told = [f.add_many(error.rest) for error in errors]
     assert [error.results for error in errors] == [[]] * 3
     assert told == [[True, True], [False, True], [False, False]]
+
+
+def test_equal_items_of_batches_of_tasks_are_answered_once(any_proxy: Proxy) -> None:
+    """The same holds for tasks."""
+    batches = [["x", "y"], ["x", "z"], ["z", "x"]]
+
+    async def main() -> None:
+        async with any_proxy.asyncio_client() as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+            errors = await shared(any_proxy, f, map(f.add_many, batches), lost)
+            assert [type(error) for error in errors] == [BatchInterruptedError] * 3
+            told = [await f.add_many(error.rest) for error in errors]
+            assert [error.results for error in errors] == [[]] * 3
+            assert told == [[True, True], [False, True], [False, False]]
+
+    asyncio.run(main())
 
 
 def test_each_caller_has_an_error_of_its_own(any_proxy: Proxy) -> None:

@@ -22,6 +22,7 @@ from tests.support.clock import Clock
 from tests.support.keys import beside, forget_receipts
 from tests.support.proxy import Held, Proxy, after, dropped, lost, once_executed
 from tests.support.servers import Server
+from tests.support.sharing import shared
 from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
@@ -243,6 +244,17 @@ def test_a_late_call_of_many_threads(any_proxy: Proxy, admin: redis.Redis, clock
     held.go.set()
     assert outcome(alone) is True
     assert [type(outcome(each)) for each in waiting] == [OutcomeUnknownError] * 3
+
+
+def test_a_late_call_of_many_tasks(any_proxy: Proxy, admin: redis.Redis, clock: Clock) -> None:
+    """The same holds for tasks."""
+
+    async def main() -> list[Any]:
+        async with any_proxy.asyncio_client(retries=1) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+            return await shared(any_proxy, f, map(f.add, "abc"), once_executed(outlived(admin, clock), lost))
+
+    assert [type(each) for each in asyncio.run(main())] == [OutcomeUnknownError] * 3
 
 
 @contextmanager

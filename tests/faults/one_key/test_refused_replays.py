@@ -23,6 +23,7 @@ from tests.support.background import outcome, started
 from tests.support.losing import LosingProxy, losing
 from tests.support.proxy import Held, Proxy, after, dropped, lost, passed, refused
 from tests.support.servers import Server
+from tests.support.sharing import shared
 from tests.support.sizes import sized
 from tests.support.waiting import wait_until
 
@@ -253,6 +254,21 @@ def test_refused_threads_have_tokens_of_their_own(any_proxy: Proxy) -> None:
     errors = [outcome(each) for each in waiting]
     assert [type(error) for error in errors] == [RefusedOutcomeUnknownError] * 3
     assert [f.add(item, token=error.token) for item, error in zip("abc", errors, strict=True)] == [True] * 3
+
+
+def test_refused_tasks_have_tokens_of_their_own(any_proxy: Proxy) -> None:
+    """The same holds for tasks."""
+
+    async def main() -> None:
+        async with any_proxy.asyncio_client(retries=1) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+            fates = lost, refused(DOUBTFUL["READONLY"])
+            errors = await shared(any_proxy, f, map(f.add, "abc"), *fates)
+            assert [type(error) for error in errors] == [RefusedOutcomeUnknownError] * 3
+            for item, error in zip("abc", errors, strict=True):
+                assert await f.add(item, token=error.token)
+
+    asyncio.run(main())
 
 
 def _until_answered(f: BloomFilter, item: str, *, with_token: bool) -> bool:
