@@ -75,13 +75,7 @@ RATIOS: Final = (
         Row(f"{n} asyncio tasks in `add()`", f"{n} tasks in BF.ADD", concurrency.tasks_of(n), OURS, NATIVE)
         for n in (8, 64, 256)
     ),
-    Row(
-        "16 threads in `add()`, `coalesce=True`",
-        "16 threads in BF.ADD",
-        concurrency.THREADS,
-        concurrency.COALESCING,
-        NATIVE,
-    ),
+    Row("16 threads in `add()`", "16 threads in BF.ADD", concurrency.THREADS, OURS, NATIVE),
     Row("`add_many()` of 10 items at 1%", "BF.MADD", _TEN, OURS, NATIVE),
     Row("`add_many()` of 1,000 items at 1%", "BF.MADD", _NEW, OURS, NATIVE),
     Row("`add_many()` of 1,000 items at 1%", "SETBITs in a pipeline", _NEW, OURS, PipelinedSetbit.name),

@@ -314,19 +314,6 @@ TARGETS: Final = (
         )
         for tasks, limit, floor in ((8, 2, 1.6), (64, 7.5, 5), (256, 11, 9))
     ),
-    Target(
-        "16 threads that share: items a second of threads that do not, keep_connection=False",
-        _faster(concurrency.THREADS, single.NOT_KEPT, side=concurrency.COALESCING),
-        3.4,
-        "x",
-        True,
-    ),
-    Target(
-        "16 threads that share: wall time of 16 threads in BF.ADD",
-        _ratio(concurrency.THREADS, concurrency.COALESCING, NATIVE),
-        0.4,
-        "x",
-    ),
     *_claims(),
     Target("sharded add, new: wall time of plain", _ratio(single.NEW, Sharded.name, OURS), 1.1, "x"),
     Target(

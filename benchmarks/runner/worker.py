@@ -41,7 +41,6 @@ class Synchronous:
         self._one = BloomFilter(self._client, f"{tag} one", **SIZE)
         self._one.reserve()  # a test creates no filter
         self._sharded = ShardedBloomFilter(self._client, f"{tag} sharded", shards=16, **SIZE)
-        self._sharing = BloomFilter(self._client, f"{tag} sharing", coalesce=True, **SIZE)
         self._loaded = f"{tag} loaded"
         self._threads = ThreadPoolExecutor(16)
 
@@ -72,11 +71,8 @@ class Synchronous:
         return len(items)
 
     def threads(self, items: Items) -> int:
-        """Add items from 16 threads, which share round trips."""
-        return sum(self._threads.map(self._share, [items[first::16] for first in range(16)]))
-
-    def _share(self, items: Items) -> int:
-        return sum([self._sharing.add(item) for item in items])
+        """Add items from 16 threads."""
+        return sum(self._threads.map(self.add, [items[first::16] for first in range(16)]))
 
     def load(self, items: Items) -> int:
         """Load items into an empty filter."""

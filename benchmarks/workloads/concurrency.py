@@ -20,7 +20,6 @@ from benchmarks.workloads.items import strings
 from benchmarks.workloads.single import NOT_KEPT, RETURN_1
 
 THREADS: Final = "16 threads, one new item a call"
-COALESCING: Final = "bloomredis, coalesce=True"
 SET: Final = "SET, redis.asyncio"
 
 
@@ -100,11 +99,7 @@ def by_tasks(
 
 def _thread_sides(bench: Bench) -> Iterator[Side]:
     new = checks.mostly_new(RATE)
-    for name, options in (
-        (COALESCING, {"coalesce": True}),
-        (Ours.name, {}),
-        (NOT_KEPT, {"keep_connection": False}),
-    ):
+    for name, options in ((Ours.name, {}), (NOT_KEPT, {"keep_connection": False})):
         ours = Ours(bench, suffix=name, **options)
         yield Side(name=name, run=partial(_by_threads, 16, ours.add_each), check=new)
     if RedisBloom.missing(bench) is None:
