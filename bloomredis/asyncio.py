@@ -1,7 +1,7 @@
 """The filters over asyncio clients: `redis.asyncio.Redis`, its cluster client and valkey's twins.
 
 The same classes and calls as in `bloomredis`, as coroutines.  Concurrent calls on one filter share
-round trips by themselves (`coalesce`).
+round trips by themselves.
 
 This module imports numpy, so that no event loop waits for that when the first tasks share a round trip.
 """

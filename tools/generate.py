@@ -44,15 +44,12 @@ NAMES: Final[dict[str, dict[str, str]]] = {
     "aio_filters.py": {
         "AsyncClients": "SyncClients",
         "AsyncDeduping": "Deduping",
-        "Tasks": "Threads",
         "__aenter__": "__enter__",
         "__aexit__": "__exit__",
         "aio": "sync",
         "aio_claiming": "claiming",
         "aio_lifecycle": "lifecycle",
         "async_batches": "batches",
-        "tasks": "threads",
-        "wait": "share",
     },
     "aio_kinds.py": {
         "AsyncClient": "SyncClient",

@@ -38,18 +38,19 @@ UPDATE_ITEMS: Final = 16_384
 class Filter(Claimer[I], Portable[I], AsyncDeduping):
     """The methods that every filter class has."""
 
+    # asyncio:
     async def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], shared: Tasks
     ) -> list[bool]:
+        """Run a verb on a batch; a small one shares its calls with those of other tasks."""
         batch = listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            # asyncio:
+        if not 0 < len(batch) < MOST_ITEMS:
             await shared.settle()
-            # both.
             return list(await self._run(verb(batch)))
         several = Several(self._operations.codec.encode_each(batch), batch)
         return list(await shared.wait(several, verb, batch))
 
+    # both.
     @classmethod
     async def open(cls, client: AsyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
         """Open a stored filter; its parameters are read from the server.
@@ -88,19 +89,18 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
             # both.
         ):
             return False
-        if token is not None or not self._coalesce:
-            return await drive(self._transport, operations.add(item, token=token))
-        encoded = operations.codec.encode_for_batch(item)
         # asyncio:
-        call = self._adds.share(encoded, operations.add, item)
-        try:  # `wait` is 5% slower
-            answer: bool = await call
-        except (asyncio.CancelledError, GeneratorExit):
-            self._adds.abandon(call)
-            raise
-        return answer
-        # sync: return self._adds.share(encoded, operations.add, item)
+        if token is None:
+            encoded = operations.codec.encode_for_batch(item)
+            call = self._adds.share(encoded, operations.add, item)
+            try:  # `wait` is 5% slower
+                answer: bool = await call
+            except (asyncio.CancelledError, GeneratorExit):
+                self._adds.abandon(call)
+                raise
+            return answer
         # both.
+        return await drive(self._transport, operations.add(item, token=token))
 
     @observed
     async def contains(self, item: I) -> bool:
@@ -114,10 +114,11 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
             return True
-        if not self._coalesce:
-            return await drive(self._transport, operations.contains(item))
+        # asyncio:
         encoded = operations.codec.encode_for_batch(item)
         return await self._tests.share(encoded, operations.contains, item)
+        # sync: return drive(self._transport, operations.contains(item))
+        # both.
 
     # asyncio:
     if not TYPE_CHECKING:  # type checkers find the mistake by themselves
@@ -139,7 +140,10 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
 
         :raises BatchInterruptedError: an error stopped the batch; `results` has the answers so far.
         """
+        # asyncio:
         return await self._run_batch(items, self._operations.add_many, self._adds)
+        # sync: return list(self._run(self._operations.add_many(listed(items))))
+        # both.
 
     @observed
     async def contains_many(self, items: Iterable[I]) -> list[bool]:
@@ -148,7 +152,10 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         :raises ConnectionFailedError: no reply came; nothing was changed.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
+        # asyncio:
         return await self._run_batch(items, self._operations.contains_many, self._tests)
+        # sync: return list(self._run(self._operations.contains_many(listed(items))))
+        # both.
 
     async def new_mask(self, column: Any) -> NDArray[np.bool_]:
         """Add the items of a column; return a bool array that is True where a row was new.

@@ -68,7 +68,7 @@ class Bound(Generic[C]):
     """The options that `open` takes."""
 
     if not TYPE_CHECKING:  # type checkers see attributes of an instance
-        _client, _transport, _coalesce, _sharing, _adds, _tests = (_OfClient() for _ in range(6))
+        _client, _transport, _sharing, _adds, _tests = (_OfClient() for _ in range(5))
 
     def __init__(self, client: C | Sequence[C], operations: Operations) -> None:
         self._check_kind(client)
@@ -207,7 +207,7 @@ class Bound(Generic[C]):
         if getattr(operations, "layout", None) is not None:  # that of another system
             return self
         options, layout = operations.options, operations.local_parameters().get("layout")
-        given = {"encode": options.encode, "observe": self._observe, "coalesce": options.coalesce}
+        given = {"encode": options.encode, "observe": self._observe}
         client = self._address if self._is_asyncio and self._address is not None else self._client
         if layout == ModuleItems.name:
             made: Self = cast("Any", type(self))(client, self.name, layout=layout, **given)

@@ -1,6 +1,6 @@
 """Filters that run operations with their client: every public call goes through here.
 
-The two classes are written by hand: threads and tasks share round trips in different ways.
+The two classes are written by hand: only calls of asyncio tasks share round trips.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bloomredis.drivers import aio, sync
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
 from bloomredis.drivers.connections.direct import reads_at_once
-from bloomredis.drivers.sharing import tasks, threads
+from bloomredis.drivers.sharing import tasks
 from bloomredis.drivers.sharing.batch import RequestSharing
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimState
@@ -28,20 +28,11 @@ class Driven(Bound[SyncClient]):
     """A filter over a synchronous client."""
 
     _is_asyncio = False
-    _adds: threads.Threads
-    _tests: threads.Threads
-    _sharing: RequestSharing[threads.Threads, Any] | None
-    """Answers requests about claims; those of several threads share calls."""
 
     def _bind(self) -> None:
         operations = self._operations
         self._transport = client = self._connect_transport()
-        self._coalesce = operations.options.coalesce is True
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
-        self._adds = threads.Threads(client, operations.add_shared)
-        self._tests = threads.Threads(client, lambda items, _: operations.contains_shared(items))
-        operations.shares = self._coalesce
-        self._sharing = threads.sharing_requests(client, operations) if self._coalesce else None
 
     def _run(self, operation: Op[T]) -> T:
         return sync.drive(self._transport, operation)
@@ -49,8 +40,7 @@ class Driven(Bound[SyncClient]):
     _run_claims = _run
 
     def _answer(self, request: ClaimRequest) -> ClaimState:
-        answered, sharing = self._operations.answer_one(request), self._sharing
-        return sync.drive(self._transport, answered, None if sharing is None else sharing.execute)
+        return sync.drive(self._transport, self._operations.answer_one(request))
 
 
 class AsyncDriven(Bound[AsyncClient]):
@@ -59,31 +49,30 @@ class AsyncDriven(Bound[AsyncClient]):
     _is_asyncio = True
     _adds: tasks.Tasks
     _tests: tasks.Tasks
-    _sharing: RequestSharing[tasks.Tasks, Awaitable[Any]] | None
+    _sharing: RequestSharing[tasks.Tasks, Awaitable[Any]]
     """Answers requests about claims; those of several tasks share calls."""
 
     def _bind(self) -> None:
         operations = self._operations
         self._transport = client = self._connect_transport()
-        self._coalesce = operations.options.coalesce is not False
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = tasks.Tasks(self.name, client, operations.add_shared)
         self._tests = tasks.Tasks(self.name, client, lambda items, _: operations.contains_shared(items))
-        operations.shares = self._coalesce
-        self._sharing = tasks.sharing_requests(self.name, client, operations) if self._coalesce else None
+        operations.shares = True
+        self._sharing = tasks.sharing_requests(self.name, client, operations)
 
     def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
         return aio.drive(self._transport, operation)
 
     async def _run_claims(self, operation: Op[T]) -> T:
         """Run an operation on many claims, after the shared requests of callers that are gone."""
-        for sender in () if self._sharing is None else [*self._sharing.senders.values()]:
+        for sender in [*self._sharing.senders.values()]:
             await sender.settle()
         return await self._run(operation)
 
     async def _answer(self, request: ClaimRequest) -> ClaimState:
         sharing = self._sharing
-        if sharing is not None and not request.is_done and of_task.get() is None:
+        if not request.is_done and of_task.get() is None:
             sender = sharing.sender(request)
             call = sender.share(request, self._operations.attempt_one, request)
             try:  # the usual case, without an operation that the driver would execute step by step
@@ -93,5 +82,4 @@ class AsyncDriven(Bound[AsyncClient]):
             except (asyncio.CancelledError, GeneratorExit):
                 sender.abandon(call)
                 raise
-        answered = self._operations.answer_one(request)
-        return await aio.drive(self._transport, answered, None if sharing is None else sharing.execute)
+        return await aio.drive(self._transport, self._operations.answer_one(request), sharing.execute)

@@ -16,15 +16,12 @@ from bloomredis.drivers.connections.clients import SyncClients
 from bloomredis.drivers.deduping import Deduping
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed
-from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
-from bloomredis.drivers.sharing.threads import Threads
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.later import later
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
-from bloomredis.protocol.steps import Op
 
 if TYPE_CHECKING:
     from bloomredis.operations.whole import loading
@@ -37,15 +34,6 @@ UPDATE_ITEMS: Final = 16_384
 
 class Filter(Claimer[I], Portable[I], Deduping):
     """The methods that every filter class has."""
-
-    def _run_batch(
-        self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], shared: Threads
-    ) -> list[bool]:
-        batch = listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return list(self._run(verb(batch)))
-        several = Several(self._operations.codec.encode_each(batch), batch)
-        return list(shared.share(several, verb, batch))
 
     @classmethod
     def open(cls, client: SyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
@@ -78,10 +66,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         operations = self._operations
         if token is None and operations.cache is not None and operations.in_local_cache(item):
             return False
-        if token is not None or not self._coalesce:
-            return drive(self._transport, operations.add(item, token=token))
-        encoded = operations.codec.encode_for_batch(item)
-        return self._adds.share(encoded, operations.add, item)
+        return drive(self._transport, operations.add(item, token=token))
 
     @observed
     def contains(self, item: I) -> bool:
@@ -95,10 +80,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
             return True
-        if not self._coalesce:
-            return drive(self._transport, operations.contains(item))
-        encoded = operations.codec.encode_for_batch(item)
-        return self._tests.share(encoded, operations.contains, item)
+        return drive(self._transport, operations.contains(item))
 
     def __contains__(self, item: I) -> bool:
         return self.contains(item)
@@ -113,7 +95,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
 
         :raises BatchInterruptedError: an error stopped the batch; `results` has the answers so far.
         """
-        return self._run_batch(items, self._operations.add_many, self._adds)
+        return list(self._run(self._operations.add_many(listed(items))))
 
     @observed
     def contains_many(self, items: Iterable[I]) -> list[bool]:
@@ -122,7 +104,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         :raises ConnectionFailedError: no reply came; nothing was changed.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
-        return self._run_batch(items, self._operations.contains_many, self._tests)
+        return list(self._run(self._operations.contains_many(listed(items))))
 
     def new_mask(self, column: Any) -> NDArray[np.bool_]:
         """Add the items of a column; return a bool array that is True where a row was new.

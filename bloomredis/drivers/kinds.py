@@ -72,8 +72,6 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
-        threads other than the main one (None means False).
     :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
         client's per-call overhead, which is larger than the call itself.  The client's limits and retries
         still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
@@ -184,8 +182,6 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
-        threads other than the main one (None means False).
     :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
         client's per-call overhead, which is larger than the call itself.  The client's limits and retries
         still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
@@ -238,8 +234,6 @@ class RotatingBloomFilter(Filter[I]):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
-        threads other than the main one (None means False).
     :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
         client's per-call overhead, which is larger than the call itself.  The client's limits and retries
         still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
@@ -296,8 +290,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
-        threads other than the main one (None means False).
     :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
         client's per-call overhead, which is larger than the call itself.  The client's limits and retries
         still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
@@ -353,8 +345,6 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: calls of asyncio tasks (None means True), or of
-        threads other than the main one (None means False).
     :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
         client's per-call overhead, which is larger than the call itself.  The client's limits and retries
         still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a

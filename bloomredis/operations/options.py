@@ -53,9 +53,6 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     there".  The default is True."""
     encode: Callable[[I], bytes] | None
     """Turns an item into bytes, for items that are not str, bytes or int."""
-    coalesce: bool | None
-    """Let concurrent calls share round trips: calls of asyncio tasks (None means True), or of threads other
-    than the main one (None means False)."""
     keep_connection: bool | None
     """Send scripts over a connection of the client's pool directly, bypassing the client's per-call overhead,
     which is larger than the call itself.  The client's limits and retries still apply.  None does so unless
@@ -201,7 +198,6 @@ class Options:
     on_lost: OnLost = "raise"
     retry_safe: bool = True
     encode: Callable[[Any], bytes] | None = None
-    coalesce: bool | None = None
     keep_connection: bool | None = None
     min_replicas: int = 0
     replica_timeout: Seconds = 1.0
@@ -210,7 +206,6 @@ class Options:
     def __post_init__(self) -> None:
         arguments.on_lost(self.on_lost, can_create=True)
         arguments.flag("retry_safe", self.retry_safe)
-        arguments.flag("coalesce", self.coalesce, optional=True)
         arguments.flag("keep_connection", self.keep_connection, optional=True)
         if self.encode is not None and not callable(self.encode):
             raise TypeError(

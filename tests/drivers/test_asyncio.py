@@ -24,14 +24,12 @@ from tests.support.sizes import sized
 Use = Callable[[Any, BloomFilter], Awaitable[Any]]
 
 
-def with_filter(server: Server, use: Use, **options: Any) -> Any:
+def with_filter(server: Server, use: Use) -> Any:
     """Run `use(client, filter)` in a new event loop."""
 
     async def main() -> Any:
         async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
-            return await use(
-                client, BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
-            )
+            return await use(client, BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9))
 
     return asyncio.run(main())
 
@@ -194,18 +192,6 @@ def test_a_cancelled_lone_call_may_be_made_again(any_server: Server) -> None:
             assert answer
 
     with_filter(any_server, use)
-
-
-def test_without_coalesce_every_call_goes_alone(any_server: Server) -> None:
-    """With coalesce=False every call is sent alone."""
-
-    async def use(client: Any, f: BloomFilter) -> None:
-        await f.reserve()
-        await client.config_resetstat()
-        await asyncio.gather(*(f.add(f"{i}") for i in range(50)))
-        assert (await client.info("commandstats"))["cmdstat_evalsha"]["calls"] >= 50
-
-    with_filter(any_server, use, coalesce=False)
 
 
 @sized("tasks", make_test=10_000, make_test_all=100_000)

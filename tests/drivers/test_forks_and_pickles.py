@@ -29,12 +29,10 @@ def _add_in_child(f: BloomFilter, items: Sequence[str], told: Any) -> None:
     told.put(f.add_many(items))
 
 
-@for_each("coalesce", [True, False])
-def test_a_forked_child_uses_the_filter(any_server: Server, coalesce: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_a_forked_child_uses_the_filter(any_server: Server) -> None:
     """A parent and children that inherited its filter have one winner for each item."""
     with any_server.client() as client:
-        client.delete("seen")
-        f = make(client, coalesce=coalesce)
+        f = make(client)
         f.add("warm")
         fork = multiprocessing.get_context("fork")
         told = fork.Queue()

@@ -77,17 +77,12 @@ def each_taken_once(f: Any) -> list[str]:
     return done
 
 
-@for_each("coalesce", [True, False])
 @for_each("work", [each_added, each_done, each_taken_once])
-def test_each_item_has_one_winner(
-    any_server: Server,
-    work: Callable[[Any], list[str]],
-    coalesce: bool,  # noqa: FBT001 - a parameter of the test
-) -> None:
+def test_each_item_has_one_winner(any_server: Server, work: Callable[[Any], list[str]]) -> None:
     """Parent and children, each with its own connections, have one winner for each item."""
     with any_server.client() as client:
         client.flushall()
-        f = BloomFilter[str](client, "seen", coalesce=coalesce, **SHAPE)
+        f = BloomFilter[str](client, "seen", **SHAPE)
         f.add("warm")
         with f.claim("warm too"):
             pass

@@ -1,23 +1,19 @@
-"""Threads and tasks whose calls share round trips."""
+"""Tasks whose calls share round trips."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import Any
 
-import pytest
 import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, FilterLostError
+from bloomredis import BloomFilter
 from bloomredis.drivers.sharing import tasks
 from bloomredis.drivers.sharing.batch import Batcher
 from bloomredis.operations.claims.requests import ClaimRequest, Verb
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
-from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -26,99 +22,6 @@ ITEMS = [f"https://example.org/page/{i}" for i in range(300)]
 
 def make(client: Any, **options: Any) -> BloomFilter:
     return BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
-
-
-def test_coalescing_threads_have_one_winner_an_item(any_client: redis.Redis) -> None:
-    """Threads that send each other's calls race as fairly as other threads."""
-    f = make(any_client, coalesce=True)
-    told = race_threads(lambda _: [f.add(item) for item in ITEMS], 16)
-    assert winners(told, ITEMS) == {1: len(ITEMS)}
-    assert all(f.contains_many(ITEMS))
-
-
-def test_coalescing_threads_share_round_trips(server: Server) -> None:
-    """There are fewer script calls than adds, and some calls are batches."""
-    with server.client() as client:
-        f = make(client, coalesce=True)
-        f.reserve()
-        client.config_resetstat()
-        told = race_threads(
-            lambda w: [*(f.add(f"{w}-{i}") for i in range(100)), *f.add_many([f"{w}", f"{w}"])], 16
-        )
-        assert [sum(answers) for answers in told] == [101] * 16
-        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 1000
-
-
-def test_coalescing_threads_get_their_own_errors(any_client: redis.Redis) -> None:
-    """A bad item fails alone; a lost filter fails all callers, each with its own error."""
-    f = make(any_client, coalesce=True)
-    f.reserve()
-
-    def add(worker: int) -> list[bool]:
-        if worker == 0:
-            with pytest.raises(TypeError):
-                f.add(1.5)  # type: ignore[arg-type]  # tested on purpose
-            return [True]
-        return [f.add(f"{worker}")]
-
-    assert race_threads(add, 8) == [[True]] * 8
-    any_client.delete("seen")
-    errors: list[FilterLostError] = []
-
-    def lose(_: int) -> list[bool]:
-        with pytest.raises(FilterLostError) as caught:
-            f.add("x")
-        errors.append(caught.value)
-        return []
-
-    race_threads(lose, 8)
-    assert len({id(error) for error in errors}) == 8
-
-
-_INTERRUPTED = """
-import _thread, signal, sys, threading, time, redis
-from bloomredis import BloomFilter
-signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell's "&" began the tests
-client = redis.Redis(unix_socket_path=sys.argv[1])
-f = BloomFilter(client, "int", capacity=1000, error_rate=0.01, coalesce=True)
-f.reserve()
-stop = threading.Event()
-def work(worker):
-    i = 0
-    while not stop.is_set():
-        f.add(f"{worker}-{i}")
-        i += 1
-threads = [threading.Thread(target=work, args=(worker,)) for worker in range(6)]
-for thread in threads:
-    thread.start()
-for round_ in range(20):
-    timer = threading.Timer(0.01, _thread.interrupt_main)
-    until = time.monotonic() + 2  # Python swallows an interrupt that comes in a destructor
-    try:
-        timer.start()
-        while time.monotonic() < until:
-            f.add(f"main-{round_}-{time.monotonic()}")
-    except KeyboardInterrupt:
-        pass
-    timer.join()
-stop.set()
-for thread in threads:
-    thread.join()
-f.add("end")
-print("all ended")
-"""
-
-
-def test_ctrl_c_in_one_thread_leaves_no_other_waiting(any_server: Server) -> None:
-    """If a thread is interrupted in add(), the threads that wait for its call go on."""
-    done = subprocess.run(
-        [sys.executable, "-c", _INTERRUPTED, any_server.socket],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stdout == "all ended\n", done.stderr
 
 
 @for_each("pair", [("a", b"a"), (b"5", 5), ("5", 5), ("\xe9", "\xe9".encode())])

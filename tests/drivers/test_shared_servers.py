@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
-from bloomredis.drivers.sharing import tasks, threads
+from bloomredis.drivers.sharing import tasks
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.steps import Ask, Op, PlainCall
-from tests.support.background import PATIENCE, started
+from tests.support.background import PATIENCE
 
 
 def ping(server: int) -> Ask:
@@ -33,19 +32,7 @@ class _Pings:
 
 
 class _Link:
-    """A synchronous client whose server replies once `go` is set."""
-
-    def __init__(self) -> None:
-        self.asked, self.go = threading.Event(), threading.Event()
-
-    def execute_command(self, *_: Any, **__: Any) -> bytes:
-        self.asked.set()
-        assert self.go.wait(PATIENCE)
-        return b"PONG"
-
-
-class _AsyncLink:
-    """The same for asyncio."""
+    """An asyncio client whose server replies once `go` is set."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -59,7 +46,7 @@ def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
     """A server that does not reply does not delay a call to another server, such as a commit."""
 
     async def main() -> None:
-        links: Any = [_AsyncLink(), _AsyncLink()]  # as for a sharded filter
+        links: Any = [_Link(), _Link()]  # as for a sharded filter
         silent, other = links
         other.go.set()
         pings: Any = _Pings()
@@ -72,18 +59,3 @@ def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
         assert await waiting == b"PONG"
 
     asyncio.run(main())
-
-
-def test_a_server_without_an_answer_keeps_no_thread_from_another() -> None:
-    """The same holds for threads."""
-    links: Any = [_Link(), _Link()]  # as for a sharded filter
-    silent, other = links
-    other.go.set()
-    pings: Any = _Pings()
-    execute = threads.sharing_requests(links, pings).execute
-    waiting = started(lambda: execute(links, ping(0)))
-    assert silent.asked.wait(PATIENCE)
-    assert started(lambda: execute(links, ping(1))).result(PATIENCE) == b"PONG"
-    assert not waiting.done()
-    silent.go.set()
-    assert waiting.result(PATIENCE) == b"PONG"

@@ -65,13 +65,13 @@ def seats(at: dict[str, Any], **options: Any) -> dict[str, Seat]:
         "default": BloomFilter(redis.Redis(**at), "seen", **options),
         "impatient": BloomFilter(redis.Redis(**at, socket_timeout=0.03), "seen", **options),
         "unretried": BloomFilter(redis.Redis(**at, retry=never), "seen", **options),
-        "coalesced": BloomFilter(redis.Redis(**at, retry=never), "seen", coalesce=True, **options),
+        "tokenless": BloomFilter(redis.Redis(**at, retry=never), "seen", **options),
         "batches": BloomFilter(redis.Redis(**at, retry=never), "seen", **options),
     }
     for each in made.values():
         patiently(each.reserve)
     made["tasks"] = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(**at), "seen", **options)
-    return {name: Seat(name, each, uses_tokens=name != "coalesced") for name, each in made.items()}
+    return {name: Seat(name, each, uses_tokens=name != "tokenless") for name, each in made.items()}
 
 
 def patiently(call: Callable[[], object]) -> None:
@@ -89,8 +89,8 @@ def crew_at_work(at: dict[str, Seat]) -> Iterator[Crew]:
     """Let threads, tasks and batches add until the block ends, and wait for the last answers."""
     crew = Crew()
     try:
-        for name in ("default", "impatient", "unretried", "coalesced"):
-            crew.threads(at[name], 4 if name == "coalesced" else 2)
+        for name in ("default", "impatient", "unretried", "tokenless"):
+            crew.threads(at[name], 4 if name == "tokenless" else 2)
         crew.batches(at["batches"], 1)
         crew.tasks(at["tasks"], 8)
         yield crew

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -246,10 +247,10 @@ def in_tasks(storm: Storm) -> None:
 
     async def main() -> None:
         async with redis.asyncio.RedisCluster(**storm.nodes.at, **FEW) as client:
-            f = getattr(bloomredis.asyncio, storm.kind)(client, "seen", coalesce=False, **SIZE)
+            f = getattr(bloomredis.asyncio, storm.kind)(client, "seen", **SIZE)
             await f.reserve()
             freezing = started(storm.freeze)
-            await asyncio.gather(*(work(f, own) for own in range(WORKERS)))
+            await asyncio.gather(*(work(copy(f), own) for own in range(WORKERS)))
             freezing.result(SECONDS)
 
     asyncio.run(main())

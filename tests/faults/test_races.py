@@ -63,7 +63,7 @@ def adds_every_way(url: str, items: Sequence[str], worker: int, *, name: str) ->
     if worker % 2:
         return asyncio.run(_adds_with_tasks(url, items, name))
     with redis.Redis.from_url(url) as client:
-        f = BloomFilter(client, name, capacity=100_000, error_rate=1e-9, coalesce=bool(worker % 4))
+        f = BloomFilter(client, name, capacity=100_000, error_rate=1e-9)
         told = race_threads(lambda _: [f.add(item) for item in items], 4)
     return [any(answers) for answers in zip(*told, strict=True) if _at_most_one(answers)]
 

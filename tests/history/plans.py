@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of every filter object except those that share calls."""
+        """The options of every filter object."""
         made = dict(self.made.options)
         if self.nodes:
             made |= {"min_replicas": 1, "replica_timeout": 0.1}

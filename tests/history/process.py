@@ -1,4 +1,4 @@
-"""A process of workers: threads, threads that share calls, tasks, one that passes tokens on, and forks."""
+"""A process of workers: threads, tasks, one that passes tokens on, and forks."""
 
 from __future__ import annotations
 
@@ -103,17 +103,14 @@ class Process:
         """Run all workers, and return their records."""
         with ExitStack() as stack:
             stack.callback(_pools.clear)
-            threads, together = (
-                self._filter(self._client(stack), coalesce=coalesce) for coalesce in (None, True)
-            )
+            shared = self._filter(self._client(stack))
             work = [
-                *(self._thread(f"threads/{i}", "threads", threads) for i in range(THREADS)),
-                *(self._thread(f"together/{i}", "together", together) for i in range(THREADS)),
+                *(self._thread(f"threads/{i}", shared) for i in range(THREADS)),
                 started(lambda: self._alone(self._filter(self._client(stack)))),
                 started(lambda: asyncio.run(self._tasks())),
             ]
             if not self._plan.nodes:
-                work.append(started(lambda: self._fork({"threads": threads, "together": together})))
+                work.append(started(lambda: self._fork(shared)))
             for each in work:
                 self._records += _result(each, self._plan)
         return self._records
@@ -133,17 +130,17 @@ class Process:
             with suppress(redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException):
                 return redis.RedisCluster(**cluster_options(self._plan, ClusterNode))
 
-    def _filter(self, client: Any, **options: Any) -> Any:
+    def _filter(self, client: Any) -> Any:
         kind: Any = getattr(bloomredis, self._plan.made.called)
-        return kind(client, self._plan.seed, **self._plan.options, **options)
+        return kind(client, self._plan.seed, **self._plan.options)
 
     def _worker(self, name: str, **options: Any) -> Worker:
         adds: type[Worker] = CountingWorker if self._plan.kind == "counting" else ItemWorker
         made = ClaimWorker if self._plan.claims else adds
         return made(f"{self._name}/{name}", self._plan, **options)
 
-    def _thread(self, name: str, owner: str, shared: Any) -> Future[list[Call]]:
-        seat = Seat(f"{self._name}/{name}", f"{self._name}/{owner}", shared)
+    def _thread(self, name: str, shared: Any) -> Future[list[Call]]:
+        seat = Seat(f"{self._name}/{name}", f"{self._name}/threads", shared)
         return started(lambda: _worked(seat, self._worker(name)))
 
     def _alone(self, own: Any) -> list[Call]:
@@ -192,15 +189,14 @@ class Process:
             await asyncio.gather(*(work(*each) for each in enumerate(seats)))
         return [call for seat in seats for call in seat.records]
 
-    def _fork(self, shared: dict[str, Any]) -> list[Call]:
-        """Fork children repeatedly, several at once; they use the filters of this process's threads."""
+    def _fork(self, shared: Any) -> list[Call]:
+        """Fork children repeatedly, several at once; they use the filter of this process's threads."""
         records: list[Call] = []
         for number in range(1_000_000):
             if not self._plan.goes_on():
                 break
-            made = shared[self._dice.choice(tuple(shared))]
             names = [f"fork{number}{letter}" for letter in "abcd"[:CHILDREN]]
-            children = [Child(partial(self._child, name, made)) for name in names]
+            children = [Child(partial(self._child, name, shared)) for name in names]
             for child in children:
                 records += child.result()
         return records

@@ -217,9 +217,9 @@ def test_tasks_that_share_a_call_get_their_own_answers(client: redis.Redis, layo
     )
 
 
-def test_threads_that_share_a_call_stop_together(any_client: redis.Redis) -> None:
+def test_threads_that_share_a_filter_stop_together(any_client: redis.Redis) -> None:
     """As tasks do."""
-    f = made(BloomFilter, any_client, "blocked", coalesce=True)
+    f = made(BloomFilter, any_client, "blocked")
 
     def work(worker: int) -> list[bool]:
         new, _ = one_by_one(lambda item: f.add(f"{worker % 4} {item}"))

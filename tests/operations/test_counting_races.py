@@ -38,9 +38,9 @@ def left(items: Sequence[str], workers: int) -> Counter[str]:
 
 
 def test_threads_add_and_remove(server: Server) -> None:
-    """Threads that share round trips leave their adds minus their removals."""
+    """Threads that share a filter leave their adds minus their removals."""
     with server.client() as client:
-        f = counting(client, coalesce=True)
+        f = counting(client)
         race_threads(lambda worker: add_and_remove(f, ITEMS, worker), 4)
         assert stored_counters(client) == expected_counters(PLANNED, left(ITEMS, 4))
 

@@ -29,8 +29,8 @@ def test_one_winner_among_threads(server: Server) -> None:
 
 
 def test_one_winner_among_threads_that_share_a_filter(server: Server) -> None:
-    """The same holds with shared round trips."""
-    f = ShardedBloomFilter(server.client(), "seen", **OPTIONS, coalesce=True)
+    """The same holds for threads of one object."""
+    f = ShardedBloomFilter(server.client(), "seen", **OPTIONS)
     told = race_threads(lambda worker: [f.add(item) for item in ITEMS], 6)
     assert winners(told, ITEMS) == {1: 400}
 

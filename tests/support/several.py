@@ -24,11 +24,10 @@ def on_servers(clients: Sequence[Any], name: str = "seen", **sizes: int) -> Bloo
 
 
 def aio_on_servers(
-    clients: Sequence[Any], name: str = "seen", *, coalesce: bool | None = None, **sizes: int
+    clients: Sequence[Any], name: str = "seen", **sizes: int
 ) -> bloomredis.asyncio.BloomFilter[Any]:
     """Return the same filter over asyncio clients."""
-    own = layout(len(clients), **sizes)
-    return bloomredis.asyncio.BloomFilter(list(clients), name, layout=own, coalesce=coalesce)
+    return bloomredis.asyncio.BloomFilter(list(clients), name, layout=layout(len(clients), **sizes))
 
 
 def server_of(f: Any, item: str) -> int:

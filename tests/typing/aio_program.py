@@ -100,7 +100,7 @@ async def classes(client: Redis, cluster: RedisCluster) -> None:
     await scaling.add("a")
     await scaling.expire(60)
     rotating = RotatingBloomFilter(
-        client, "r", capacity=1_000, error_rate=0.01, window=timedelta(hours=1), slices=2, coalesce=False
+        client, "r", capacity=1_000, error_rate=0.01, window=timedelta(hours=1), slices=2
     )
     await rotating.add_many(["a"])
     sharded = await ShardedBloomFilter.open(client, "h")

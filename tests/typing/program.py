@@ -75,7 +75,6 @@ def constructors(client: redis.Redis) -> None:
         on_full="raise",
         retry_safe=True,
         encode=None,
-        coalesce=True,
         min_replicas=1,
         replica_timeout=0.5,
         local_cache=True,
@@ -91,7 +90,6 @@ def constructors(client: redis.Redis) -> None:
         layout="classic",
         ttl=3600,
         on_lost="raise",
-        coalesce=True,
     )
     RotatingBloomFilter(
         client,

@@ -169,7 +169,7 @@ def latency(facts: Facts) -> Finding | None:
         Severity.NOTE,
         seen,
         f"one caller makes at most {1 / facts.round_trip:.0f} calls a second",
-        "use add_many(), asyncio or coalesce=True, which share round trips; or move closer",
+        "use add_many() or asyncio, which share round trips; or move closer",
     )
 
 

@@ -1,1 +1,1 @@
-"""Group commit: calls of threads or tasks share round trips."""
+"""Group commit: calls of tasks share round trips."""

@@ -1,8 +1,8 @@
 """Group commit without I/O: the queue of waiting calls, their batches, and the outcome of each call.
 
 If no call is in flight, a call is sent at once, alone.  Calls that come while others are in flight wait, in
-order, and share the next round trip.  No call waits for a timer.  The modules `threads` and `tasks` send
-the batches, and suspend and wake the callers.
+order, and share the next round trip.  No call waits for a timer.  The module `tasks` sends the batches, and
+suspends and wakes the callers.
 """
 
 from __future__ import annotations

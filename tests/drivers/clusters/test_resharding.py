@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 import pytest
@@ -223,7 +224,7 @@ def test_tasks_ask_over_many_connections(nodes: Cluster, make: Any) -> None:
 
     async def main() -> None:
         async with make(**nodes.at) as client:
-            f = bloomredis.asyncio.BloomFilter(client, "seen", coalesce=False, **SMALL)
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SMALL)
             await f.add_many(range(50))
             loop = asyncio.get_running_loop()
 
@@ -232,12 +233,12 @@ def test_tasks_ask_over_many_connections(nodes: Cluster, make: Any) -> None:
                 assert asking.result(20) == [number < 50 for number in range(90)]
 
             async def ask() -> list[bool]:
-                return await asyncio.gather(*(f.contains(number) for number in range(90)))
+                return await asyncio.gather(*(copy(f).contains(number) for number in range(90)))
 
             move = nodes.migrate
             await asyncio.to_thread(move, "seen", away(nodes), ahead=only("seen", moves=True), dwell=dwell)
             back = asyncio.to_thread(move, "seen", away(nodes), dwell=lambda: _pause(0.1))
-            answers = await asyncio.gather(back, *(f.add(number) for number in range(90)))
+            answers = await asyncio.gather(back, *(copy(f).add(number) for number in range(90)))
             assert answers[1:] == [number >= 50 for number in range(90)]
 
     asyncio.run(main())

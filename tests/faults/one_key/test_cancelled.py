@@ -55,7 +55,7 @@ async def _sent() -> None:
 
 @pytest.mark.parametrize("executed", [True, False])
 @pytest.mark.parametrize("script", [1, 2, 4])
-def test_a_batch(any_proxy: Proxy, script: int, executed: bool, seed: int) -> None:  # noqa: FBT001 - a parameter of the test
+def test_a_batch(any_proxy: Proxy, script: int, executed: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Whichever script is cancelled, a retry of the batch reports each of its items as new."""
 
     async def scene(f: Filter) -> None:
@@ -65,7 +65,7 @@ def test_a_batch(any_proxy: Proxy, script: int, executed: bool, seed: int) -> No
         assert await f.add_many(ITEMS) == [True] * len(ITEMS)
         assert not any(await f.add_many(ITEMS))
 
-    play(any_proxy, scene, coalesce=(None, False)[seed % 2])
+    play(any_proxy, scene)
 
 
 def test_a_batch_of_a_filter_in_layers(any_proxy: Proxy) -> None:
@@ -454,12 +454,10 @@ def test_a_cancellation_that_becomes_an_error_is_raised() -> None:
 
 
 @pytest.mark.parametrize("keep", [None, False])
-@pytest.mark.parametrize("coalesce", [None, False])
-def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, coalesce: Any, keep: Any) -> None:
+def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, keep: Any) -> None:
     """The batch's answers are repeated in the next loop, though the client cannot disconnect."""
     client = any_proxy.asyncio_client()
-    options: dict[str, Any] = {"coalesce": coalesce, "keep_connection": keep}
-    f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE, **options)
+    f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE, keep_connection=keep)
     held = Held()
 
     async def begin() -> asyncio.Task[list[bool]]:
@@ -475,8 +473,6 @@ def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, coalesce: Any, 
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
     task.get_coro().close()
-    for each in getattr(f._adds, "_tasks", ()):  # a batch that others share
-        each.get_coro().close()
     held.go.set()
     client.connection_pool.reset()
     assert asyncio.run(f.add_many(ITEMS)) == [True] * len(ITEMS)

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -16,11 +15,9 @@ import redis
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, CountingBloomFilter
 from bloomredis.drivers.connections.clients import SyncClient
-from tests.support.background import outcome, started
-from tests.support.proxy import Fate, Held, Proxy, belied, dropped, lost, once_executed, passed, silent
+from tests.support.proxy import Fate, Proxy, belied, dropped, lost, once_executed, passed, silent
 from tests.support.sharing import shared
 from tests.support.values import for_each
-from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
 UNKNOWN = "ERR upstream failure"
@@ -160,23 +157,7 @@ def test_an_unknown_error_of_a_removal(any_proxy: Proxy, bloom: Any) -> None:
 
 
 def test_an_unknown_error_is_shared(any_proxy: Proxy) -> None:
-    """Each thread of a shared call gets its answer on retry."""
-    f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
-    f.add("warm")
-    held = Held()
-    any_proxy.plan("add", held, belied(UNKNOWN))
-    first = started(lambda: f.add("first"))
-    held.wait()
-    waiting = [started(partial(f.add, item)) for item in "abc"]
-    wait_until("all threads wait", lambda: len(f._adds._queue) == len(waiting))
-    held.go.set()
-    assert outcome(first) is True
-    assert all(isinstance(outcome(each), Exception) for each in waiting)
-    assert f.add_many(["a", "b", "c"]) == [True] * 3
-
-
-def test_an_unknown_error_is_shared_by_tasks(any_proxy: Proxy) -> None:
-    """The same holds for tasks."""
+    """Each task of a shared call gets its answer on retry."""
 
     async def main() -> None:
         async with any_proxy.asyncio_client() as client:

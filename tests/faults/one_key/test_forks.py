@@ -58,14 +58,11 @@ def _race(f: BloomFilter, way: str, child: str) -> list[tuple[str, bool]]:
         return list(pool.map(work, range(THREADS)))
 
 
-@pytest.mark.parametrize("coalesce", [None, True])
 @pytest.mark.parametrize("way", WAYS)
 @sized("pairs", make_test=4, make_test_all=100)
-def test_children_with_threads_lose_nothing(
-    any_client: redis.Redis, pairs: int, way: str, coalesce: Any
-) -> None:
+def test_children_with_threads_lose_nothing(any_client: redis.Redis, pairs: int, way: str) -> None:
     """Each item that a child's thread was told is new is in the filter, and was new once."""
-    f = BloomFilter(any_client, "seen", coalesce=coalesce, **SIZE)
+    f = BloomFilter(any_client, "seen", **SIZE)
     assert WAYS[way](f, "warm")
     told: list[tuple[str, bool]] = []
     for pair in range(pairs):
@@ -173,20 +170,9 @@ def test_a_pending_claim_is_held_by_the_parent(any_proxy: Proxy) -> None:
     assert f.claim("job", lease=60).state == "claimed"
 
 
-def _pending_lock(f: Any) -> threading.Lock:
-    lock: threading.Lock = f._operations.pending._lock
-    return lock
-
-
-def _coalescer_lock(f: Any) -> threading.Lock:
-    lock: threading.Lock = f._adds._mutex
-    return lock
-
-
-@pytest.mark.parametrize("lock_of", [_pending_lock, _coalescer_lock])
-def test_a_fork_while_a_lock_is_held(any_proxy: Proxy, lock_of: Callable[[Any], threading.Lock]) -> None:
+def test_a_fork_while_a_lock_is_held(any_proxy: Proxy) -> None:
     """The thread that holds the lock does not exist in the child, and no child thread waits for it."""
-    f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
+    f: Any = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", lost)
     with pytest.raises(OutcomeUnknownError):
@@ -194,7 +180,7 @@ def test_a_fork_while_a_lock_is_held(any_proxy: Proxy, lock_of: Callable[[Any], 
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with lock_of(f):
+        with f._operations.pending._lock:
             held.set()
             release.wait(30)
 
@@ -210,7 +196,7 @@ def test_a_fork_while_a_lock_is_held(any_proxy: Proxy, lock_of: Callable[[Any], 
 
 def test_a_fork_while_a_call_is_under_way(any_proxy: Proxy) -> None:
     """The child's threads wait for no call of the parent's threads."""
-    f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
+    f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     held = Held()
     any_proxy.plan("add", held)

@@ -82,7 +82,7 @@ def test_the_cache_of_tasks_learns_into_its_own_generation(any_proxy: Proxy, oth
 
     async def main() -> None:
         async with any_proxy.asyncio_client() as client:
-            f = bloomredis.asyncio.BloomFilter(client, "seen", local_cache=True, coalesce=False, **SIZE)
+            f = bloomredis.asyncio.BloomFilter(client, "seen", local_cache=True, **SIZE)
             await f.add("warm")
             held = Held()
             any_proxy.plan("add", held)
@@ -358,8 +358,8 @@ def test_a_call_that_opens_the_filter_during_a_clear(any_proxy: Proxy) -> None:
 
 @sized("count", make_test=40, make_test_all=100)
 def test_a_clear_fails_no_call_of_many_threads(any_proxy: Proxy, count: int) -> None:
-    """Threads that share calls get no error while one of them clears the filter after each answer."""
-    f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
+    """Threads that share a filter get no error while one of them clears it after each answer."""
+    f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
     stop, answers = threading.Event(), threading.Semaphore(0)
 

@@ -170,7 +170,7 @@ def test_a_batch_over_two_servers_that_is_cancelled(any_server: Server) -> None:
             redis.asyncio.Redis(unix_socket_path=path, db=1) as slow,
         ):
             servers = [quick, slow]
-            f = aio_on_servers(servers, verb, coalesce=False, keys=1)
+            f = aio_on_servers(servers, verb, keys=1)
             await f.add_many([f"w{i}" for i in range(50)])
             real, reached = slow.execute_command, asyncio.Event()
 

@@ -8,22 +8,19 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
 import redis
 
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, BloomFilter, CountingBloomFilter, OutcomeUnknownError
+from bloomredis import BatchInterruptedError, CountingBloomFilter, OutcomeUnknownError
 from bloomredis.protocol.receipts import RECEIPT_SECONDS
-from tests.support.background import outcome, started
 from tests.support.clock import Clock
 from tests.support.keys import beside, forget_receipts
 from tests.support.proxy import Held, Proxy, after, dropped, lost, once_executed
 from tests.support.servers import Server
 from tests.support.sharing import shared
-from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
 LATE = RECEIPT_SECONDS + 20
@@ -231,23 +228,8 @@ def test_a_late_removal(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloo
         f.remove("x")
 
 
-def test_a_late_call_of_many_threads(any_proxy: Proxy, admin: redis.Redis, clock: Clock) -> None:
-    """None of the threads that share the call gets "already there"."""
-    f = BloomFilter(any_proxy.client(retries=1), "seen", coalesce=True, **SIZE)
-    f.add("warm")
-    held = Held()
-    any_proxy.plan("add", held, once_executed(outlived(admin, clock), lost))
-    alone = started(lambda: f.add("alone"))
-    held.wait()
-    waiting = [started(partial(f.add, item)) for item in "abc"]
-    wait_until("all threads wait", lambda: len(f._adds._queue) == len(waiting))
-    held.go.set()
-    assert outcome(alone) is True
-    assert [type(outcome(each)) for each in waiting] == [OutcomeUnknownError] * 3
-
-
 def test_a_late_call_of_many_tasks(any_proxy: Proxy, admin: redis.Redis, clock: Clock) -> None:
-    """The same holds for tasks."""
+    """None of the tasks that share the call gets "already there"."""
 
     async def main() -> list[Any]:
         async with any_proxy.asyncio_client(retries=1) as client:

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,9 +18,9 @@ from bloomredis import (
     ServerRefusedError,
 )
 from bloomredis.errors import RefusedOutcomeUnknownError
-from tests.support.background import outcome, started
+from tests.support.background import started
 from tests.support.losing import LosingProxy, losing
-from tests.support.proxy import Held, Proxy, after, dropped, lost, passed, refused
+from tests.support.proxy import Proxy, after, dropped, lost, passed, refused
 from tests.support.servers import Server
 from tests.support.sharing import shared
 from tests.support.sizes import sized
@@ -239,25 +238,8 @@ def test_a_refused_claim_is_held(any_proxy: Proxy) -> None:
     assert "x" in f
 
 
-def test_refused_threads_have_tokens_of_their_own(any_proxy: Proxy) -> None:
-    """Threads of a shared call, executed and then refused, each get the answer for their own item."""
-    f = BloomFilter(any_proxy.client(retries=1), "seen", coalesce=True, **SIZE)
-    f.add("warm")
-    held = Held()
-    any_proxy.plan("add", held, lost, refused(DOUBTFUL["READONLY"]))
-    alone = started(lambda: f.add("alone"))
-    held.wait()
-    waiting = [started(partial(f.add, item)) for item in "abc"]
-    wait_until("all threads wait", lambda: len(f._adds._queue) == len(waiting))
-    held.go.set()
-    assert outcome(alone) is True
-    errors = [outcome(each) for each in waiting]
-    assert [type(error) for error in errors] == [RefusedOutcomeUnknownError] * 3
-    assert [f.add(item, token=error.token) for item, error in zip("abc", errors, strict=True)] == [True] * 3
-
-
 def test_refused_tasks_have_tokens_of_their_own(any_proxy: Proxy) -> None:
-    """The same holds for tasks."""
+    """Tasks of a shared call, executed and then refused, each get the answer for their own item."""
 
     async def main() -> None:
         async with any_proxy.asyncio_client(retries=1) as client:

@@ -1,4 +1,4 @@
-"""Tasks and threads whose calls about claims share round trips."""
+"""Tasks whose calls about claims share round trips, and claims of which several callers have one."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterFullError, OutcomeUnknownError, ScalingBloomFilter
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.proxy import Held, Proxy, lost
-from tests.support.racing import race_threads
 from tests.support.servers import Server
 from tests.support.values import for_each
-from tests.support.waiting import wait_until
 
 TASKS, EACH = 64, 5
 
 
-def make(client: Any, **options: Any) -> bloomredis.asyncio.BloomFilter:
-    return bloomredis.asyncio.BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
+def make(client: Any) -> bloomredis.asyncio.BloomFilter:
+    return bloomredis.asyncio.BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9)
 
 
-async def _run_once(server: Server, **options: Any) -> tuple[int, int]:
+async def _run_once(server: Server) -> tuple[int, int]:
     """Let tasks run a function once for each item; return its runs, and the server's reads."""
     async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
-        seen = make(client, **options)
+        seen = make(client)
         await seen.claim("warm")
         await (await seen.claim("too")).commit()
         ran = []
@@ -48,14 +46,10 @@ async def _run_once(server: Server, **options: Any) -> tuple[int, int]:
 
 
 def test_tasks_in_once_share_round_trips(server: Server) -> None:
-    """The server reads many calls at once, and each function runs once; without `coalesce` it reads each."""
-    ran, shared = asyncio.run(_run_once(server))
+    """The server reads many calls at once, and each function runs once."""
+    ran, reads = asyncio.run(_run_once(server))
     assert ran == TASKS // 2 * EACH
-    with server.client() as client:
-        client.flushall()
-    ran, alone = asyncio.run(_run_once(server, coalesce=False))
-    assert ran == TASKS // 2 * EACH
-    assert shared * 5 < alone
+    assert reads * 5 < TASKS * EACH + ran  # claims and commits
 
 
 async def _begun(seen: bloomredis.asyncio.BloomFilter, proxy: Proxy, *fates: Any) -> tuple[Any, list[Any]]:
@@ -184,61 +178,6 @@ def test_a_full_filter_refuses_each_task_by_itself(server: Server) -> None:
             assert len({id(each) for each in errors}) == 3
 
     asyncio.run(main())
-
-
-def _run_once_in_threads(server: Server, **options: Any) -> tuple[int, int]:
-    """Let threads run a function once for each item; return its runs, and the server's reads."""
-    with server.client() as client:
-        seen = BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
-        seen.claim("warm").commit()
-        ran = []
-
-        @seen.once(renew=False)
-        def body(item: str) -> None:
-            ran.append(item)
-
-        def work(worker: int) -> list[bool]:
-            return [body(f"{worker % 8}-{i}") is None for i in range(20)]  # two threads an item
-
-        before = client.info("stats")["total_reads_processed"]
-        race_threads(work, 16)
-        after = client.info("stats")["total_reads_processed"]
-        assert len(set(ran)) == len(ran)
-        return len(ran), after - before
-
-
-def test_threads_in_once_share_round_trips(server: Server) -> None:
-    """With `coalesce=True` the server reads many calls at once, and each function runs once."""
-    ran, shared = _run_once_in_threads(server, coalesce=True)
-    assert ran == 160
-    with server.client() as client:
-        client.flushall()
-    ran, alone = _run_once_in_threads(server)
-    assert ran == 160
-    assert shared * 2 < alone
-
-
-def test_each_thread_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
-    """A lost reply fails every thread of the call; each retries and has its claim."""
-    seen = BloomFilter(any_proxy.client(), "seen", capacity=1000, error_rate=1e-9, coalesce=True)
-    seen.claim("warm").commit()
-    held = Held()
-    any_proxy.plan("claim", held, lost)
-    first = started(lambda: seen.claim("first"))
-    held.wait()
-    queue = seen._sharing.senders[0]._queue  # type: ignore[union-attr]  # tasks share calls
-    others = []
-    for i in range(3):
-        others.append(started(lambda item=f"other-{i}": seen.claim(item)))  # type: ignore[misc]  # a lambda
-        wait_until("the call waits", lambda: len(queue) == len(others))
-    held.go.set()
-    assert first.result(PATIENCE).state == "claimed"
-    errors = list(map(outcome, others))
-    assert [type(each) for each in errors] == [OutcomeUnknownError] * 3
-    assert len({id(each) for each in errors}) == 3
-    assert [started(lambda i=i: seen.claim(f"other-{i}").state).result(PATIENCE) for i in range(3)] == [  # type: ignore[misc]  # a lambda
-        "claimed"
-    ] * 3
 
 
 def test_a_claim_that_two_threads_commit_is_done_for_both(any_proxy: Proxy) -> None:
