@@ -6,20 +6,19 @@ The two classes are written by hand: only calls of asyncio tasks share round tri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from bloomredis.drivers import aio, sync
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
 from bloomredis.drivers.connections.direct import reads_at_once
-from bloomredis.drivers.sharing import tasks
-from bloomredis.drivers.sharing.batch import RequestSharing
+from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.metering import of_task
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Ask, Op, Step
 
 T = TypeVar("T")
 
@@ -47,33 +46,32 @@ class AsyncDriven(Bound[AsyncClient]):
     """A filter over an asyncio client."""
 
     _is_asyncio = True
-    _adds: tasks.Tasks
-    _tests: tasks.Tasks
-    _sharing: RequestSharing[tasks.Tasks, Awaitable[Any]]
-    """Answers requests about claims; those of several tasks share calls."""
+    _adds: Tasks
+    _tests: Tasks
+    _requests: dict[int, Tasks]
+    """The senders of requests about claims, by server: one without an answer delays no others."""
 
     def _bind(self) -> None:
         operations = self._operations
         self._transport = client = self._connect_transport()
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
-        self._adds = tasks.Tasks(self.name, client, operations.add_shared)
-        self._tests = tasks.Tasks(self.name, client, lambda items, _: operations.contains_shared(items))
+        self._adds = Tasks(self.name, client, operations.add_shared)
+        self._tests = Tasks(self.name, client, lambda items, _: operations.contains_shared(items))
         operations.shares = True
-        self._sharing = tasks.sharing_requests(self.name, client, operations)
+        self._requests = {}
 
     def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
         return aio.drive(self._transport, operation)
 
     async def _run_claims(self, operation: Op[T]) -> T:
         """Run an operation on many claims, after the shared requests of callers that are gone."""
-        for sender in [*self._sharing.senders.values()]:
+        for sender in [*self._requests.values()]:
             await sender.settle()
         return await self._run(operation)
 
     async def _answer(self, request: ClaimRequest) -> ClaimState:
-        sharing = self._sharing
         if not request.is_done and of_task.get() is None:
-            sender = sharing.sender(request)
+            sender = self._sender(request)
             call = sender.share(request, self._operations.attempt_one, request)
             try:  # the usual case, without an operation that the driver would execute step by step
                 return await call
@@ -82,4 +80,19 @@ class AsyncDriven(Bound[AsyncClient]):
             except (asyncio.CancelledError, GeneratorExit):
                 sender.abandon(call)
                 raise
-        return await aio.drive(self._transport, self._operations.answer_one(request), sharing.execute)
+        return await aio.drive(self._transport, self._operations.answer_one(request), self._execute)
+
+    def _execute(self, client: Any, step: Step) -> Coroutine[Any, Any, object]:
+        """Execute a step; a request shares its call with those of other tasks."""
+        if isinstance(step, Ask):
+            request: ClaimRequest = step.request
+            return self._sender(request).wait(request, self._operations.attempt_one, request)
+        return aio.execute_step(client, step)
+
+    def _sender(self, request: ClaimRequest) -> Tasks:
+        """Return the sender of the requests to a request's server."""
+        operations = self._operations
+        number = operations.server_of(request.encoded)
+        return self._requests.get(number) or self._requests.setdefault(
+            number, Tasks(self.name, self._transport, operations.attempt_shared)
+        )

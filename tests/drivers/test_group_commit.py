@@ -96,16 +96,17 @@ def test_an_answer_that_a_closed_loop_left_is_kept(any_server: Server) -> None:
 
 def test_a_batch_of_requests_is_one_script() -> None:
     """Claims and commits that wait together leave one after the other, in the order of their calls."""
-    queue = Batcher[int](lambda _: False, batches=2, fewest=1)
+    queue, loop = Batcher(), asyncio.new_event_loop()
     verbs: list[Verb] = ["commit", "claim", "claim", "commit", "claim", "release"]
     for number, verb in enumerate(verbs):
         state = ClaimState.new(f"{number}", b"%d" % number, ClaimOptions(1000))
-        queue.callers.append(number)
+        queue.callers.append(asyncio.Future(loop=loop))
         queue.asked.append(ClaimRequest(verb, state))
-    left = []
+    numbers, left = {caller: number for number, caller in enumerate(queue.callers)}, []
     while batch := queue.depart():
-        left.append(batch.callers)
+        left.append([numbers[caller] for caller in batch.callers])
         queue.end(batch.own)
+    loop.close()
     assert sorted(number for batch in left for number in batch) == [*range(6)]
     assert all(len({verbs[number] for number in batch}) == 1 for batch in left)
     assert [batch[0] for batch in left] == sorted(batch[0] for batch in left)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bloomredis.drivers.sharing import tasks
+from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.protocol.gather import gather
@@ -20,6 +20,8 @@ def ping(server: int) -> Ask:
 
 class _Pings:
     """Operations whose requests send a PING to the server that the item names."""
+
+    name = "seen"
 
     def server_of(self, encoded: bytes) -> int:
         return encoded[0]
@@ -49,8 +51,9 @@ def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
         links: Any = [_Link(), _Link()]  # as for a sharded filter
         silent, other = links
         other.go.set()
-        pings: Any = _Pings()
-        execute = tasks.sharing_requests("seen", links, pings).execute
+        pinging: Any = AsyncDriven.__new__(AsyncDriven)
+        pinging._transport, pinging._operations, pinging._requests = links, _Pings(), {}
+        execute = pinging._execute
         waiting = asyncio.ensure_future(execute(links, ping(0)))
         await asyncio.sleep(0)
         assert await asyncio.wait_for(execute(links, ping(1)), PATIENCE) == b"PONG"

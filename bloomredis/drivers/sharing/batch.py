@@ -1,28 +1,27 @@
 """Group commit without I/O: the queue of waiting calls, their batches, and the outcome of each call.
 
 If no call is in flight, a call is sent at once, alone.  Calls that come while others are in flight wait, in
-order, and share the next round trip.  No call waits for a timer.  The module `tasks` sends the batches, and
-suspends and wakes the callers.
+order, and share the next round trip.  No call waits for a timer.  The module `tasks` sends the batches.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.items.outcomes import KeptAnswers, own_error, raise_interrupted
-from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.protocol.gather import loss_in
-from bloomredis.protocol.steps import Ask, Op, Step
+from bloomredis.protocol.steps import Op
 
-S = TypeVar("S")
-T = TypeVar("T")
-W = TypeVar("W")
+Waiting = asyncio.Future[Any]
+"""A waiting caller: the future that it awaits, which is done early if the caller is cancelled."""
 
 BatchOutcome = list[Any] | Exception
 """The answers to all items of a batch, in order (bools or replies); or an error."""
@@ -31,44 +30,25 @@ MOST_ITEMS: Final = 400
 """The most items that share one script call; with 7 hashes these make about `PROBES_A_CALL` probes."""
 
 
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+BATCHES: Final = 2
+"""Batches in flight at once: the server works on one while this process packs or hands out the other."""
+
+FEWEST_ITEMS: Final = 32 if processors() > 1 else 64
+"""Calls for which a second batch in flight is worthwhile.  A batch costs this process about 100 µs, which
+delays the server only if both share one processor."""
+
+
 class Several(NamedTuple):
     """The items of a call with several items: encoded, and as the caller gave them."""
 
     items: Sequence[str | bytes]
     source: Sequence[object]
-
-
-class RequestSharing(Generic[S, T]):
-    """An executor of steps that answers requests about single items in batches.
-
-    Only requests to the same server share a batch.  So a server that does not reply delays no requests to
-    other servers, and no lease runs out there.
-
-    :param make: returns a sender for the requests to one server.
-    :param share: shares a request with that sender.
-    """
-
-    def __init__(
-        self,
-        operations: ItemOperations,
-        make: Callable[[], S],
-        share: Callable[[S, ClaimRequest, Callable[[ClaimRequest], Op[Any]], ClaimRequest], T],
-        execute_step: Callable[[Any, Step], T],
-    ) -> None:
-        self._operations, self._make, self._share, self._execute_step = operations, make, share, execute_step
-        self.senders: dict[int, S] = {}
-
-    def execute(self, client: Any, step: Step) -> T:
-        """Execute a step."""
-        if isinstance(step, Ask):
-            request = step.request
-            return self._share(self.sender(request), request, self._operations.attempt_one, request)
-        return self._execute_step(client, step)
-
-    def sender(self, request: ClaimRequest) -> S:
-        """Return the sender of the requests to a request's server."""
-        number = self._operations.server_of(request.encoded)
-        return self.senders.get(number) or self.senders.setdefault(number, self._make())
 
 
 Key = str | bytes
@@ -82,16 +62,16 @@ def items_of(asked: Asked) -> Sequence[Key | ClaimRequest]:
     return asked.items if isinstance(asked, Several) else (asked,)
 
 
-class Batch(Generic[W]):
+class Batch:
     """Calls that share a round trip: their callers, the items of each, and the items of all."""
 
-    def __init__(self, callers: list[W], asked: list[Asked]) -> None:
+    def __init__(self, callers: list[Waiting], asked: list[Asked]) -> None:
         self.callers, self.asked = callers, asked
         self.items = _gathered(asked)
         self.own = set(_keys(asked))
         self.answers: BatchOutcome | None = None
 
-    def delivered(self, answers: BatchOutcome) -> Iterator[tuple[W, object]]:
+    def delivered(self, answers: BatchOutcome) -> Iterator[tuple[Waiting, object]]:
         """Return each caller with its answer (a list for several items), or with its own error.
 
         :param answers: the answers to all items, or an error.
@@ -99,7 +79,7 @@ class Batch(Generic[W]):
         self.answers = answers
         return zip(self.callers, _answers(self.asked, answers), strict=False)
 
-    def store_answers_of(self, caller: W) -> None:
+    def store_answers_of(self, caller: Waiting) -> None:
         """Save the answers of a caller that has gone, for a retry."""
         kept = self.answers.answers if isinstance(self.answers, BatchInterruptedError) else self.answers
         if isinstance(kept, KeptAnswers) and caller in self.callers:
@@ -130,19 +110,15 @@ def untold(together: Op[list[Any]]) -> Op[list[Any]]:
     return answers
 
 
-class Batcher(Generic[W]):
-    """The calls of one verb: those that wait, in order, and the items in flight.
+class Batcher:
+    """The calls of one sender: those that wait, in order, and the items in flight.
 
-    :param is_gone: returns whether a caller has stopped waiting; then its call is dropped from the queue.
-    :param batches: maximum of batches in flight.
-    :param fewest: minimum of calls for a batch while another one is in flight.  A batch takes half of all
-        calls, waiting and in flight, or this minimum if it is larger.  So two batches take turns: one in the
-        server, one in this process.
+    A batch takes half of all calls, waiting and in flight, or `FEWEST_ITEMS` if that is more; with fewer it
+    leaves only if nothing is in flight.  So two batches take turns: one in the server, one in this process.
     """
 
-    def __init__(self, is_gone: Callable[[W], bool], batches: int, fewest: int) -> None:
-        self._is_gone, self._batches, self._fewest = is_gone, batches, fewest
-        self.callers: list[W] = []  # waiting callers
+    def __init__(self) -> None:
+        self.callers: list[Waiting] = []
         self.asked: list[Asked] = []  # the items of each waiting caller
         self.in_flight: list[set[Key]] = []  # the items of each batch, and of each call alone
 
@@ -157,21 +133,23 @@ class Batcher(Generic[W]):
 
     def end(self, own: set[Key]) -> None:
         """Record that these items are not in flight any more."""
-        if own in self.in_flight:  # else a forked child ends a call of its parent
-            self.in_flight.remove(own)
+        self.in_flight.remove(own)
 
-    def depart(self) -> Batch[W] | None:
-        """Take the next batch from the queue; None if the calls wait until `end`."""
-        while self.asked and len(self.in_flight) < self._batches:
-            half = max(self._fewest, (len(self.asked) + sum(map(len, self.in_flight)) + 1) // 2)
+    def depart(self) -> Batch | None:
+        """Take the next batch from the queue; None if the calls wait until `end`.
+
+        Callers that are gone are dropped.
+        """
+        while self.asked and len(self.in_flight) < BATCHES:
+            half = max(FEWEST_ITEMS, (len(self.asked) + sum(map(len, self.in_flight)) + 1) // 2)
             if self.in_flight and len(self.asked) < half:
                 break
             number = self._leaving(min(MOST_ITEMS, half))
             if not number:
                 break
             callers, asked = self._taken(number)
-            if any(map(self._is_gone, callers)):
-                waiting = [not self._is_gone(caller) for caller in callers]
+            if any(map(asyncio.Future.done, callers)):
+                waiting = [not caller.done() for caller in callers]
                 callers, asked = list(compress(callers, waiting)), list(compress(asked, waiting))
             if callers:
                 batch = Batch(callers, asked)
@@ -179,7 +157,7 @@ class Batcher(Generic[W]):
                 return batch
         return None
 
-    def _taken(self, number: int) -> tuple[list[W], list[Asked]]:
+    def _taken(self, number: int) -> tuple[list[Waiting], list[Asked]]:
         """Remove the first calls from the queue, but no requests of another verb than the first one's.
 
         So a batch of requests is one script.  Claims and commits that left together would stay together:

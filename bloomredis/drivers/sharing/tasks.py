@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from bloomredis.drivers.aio import drive, execute_step
+from bloomredis.drivers.aio import drive
 from bloomredis.drivers.connections.direct import AsyncTransport
-from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, RequestSharing, tell, untold
+from bloomredis.drivers.sharing.batch import (
+    BATCHES,
+    Asked,
+    Batch,
+    Batcher,
+    BatchOutcome,
+    Waiting,
+    tell,
+    untold,
+)
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
-from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.protocol.metering import of_task
 from bloomredis.protocol.steps import Op
 
 A = TypeVar("A")
 T = TypeVar("T")
 
-Waiting = asyncio.Future[Any]
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable else os.cpu_count() or 1
-
-
-BATCHES: Final = 2
-"""Batches in flight at once: the server works on one while this process packs or hands out the other."""
-
-FEWEST_ITEMS: Final = 32 if processors() > 1 else 64
-"""Calls for which a second batch in flight is worthwhile.  A batch costs this process about 100 µs, which
-delays the server only if both share one processor."""
-
 
 class Tasks:
-    """The sender of one verb's calls for tasks: calls that wait for others in flight share a round trip.
+    """The sender of a filter's adds, tests or requests: those that wait for others share a round trip.
 
     :param together: returns the operation for all calls of a batch; both arguments are the batch's items.
     """
@@ -55,10 +46,10 @@ class Tasks:
         self._name, self._client, self._together, self._run = name, client, together, drive
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[Coroutine[Any, Any, object]] = set()  # calls in flight alone
-        self._tasks: dict[asyncio.Task[list[Any]], Batch[Waiting]] = {}  # of the batches in flight
+        self._tasks: dict[asyncio.Task[list[Any]], Batch] = {}  # of the batches in flight
         self._contexts: dict[Waiting, Context] = {}  # of the waiting calls that are observed
-        self._answered: list[Batch[Waiting]] = []  # batches whose woken callers may not have run yet
-        self._left: list[Batch[Waiting]] = []  # the same for a loop that was closed: they never will
+        self._answered: list[Batch] = []  # batches whose woken callers may not have run yet
+        self._left: list[Batch] = []  # the same for a loop that was closed: they never will
 
     def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> Awaitable[T]:
         """Send a call at once, as `alone(argument)`, if no call is in flight; else with the next batch.
@@ -123,7 +114,7 @@ class Tasks:
                 call.close()
         self._loop, self._open, self._tasks, self._contexts = loop, set(), {}, {}
         self._left, self._answered = self._answered, []
-        self._queue = Batcher[Waiting](asyncio.Future.done, BATCHES, FEWEST_ITEMS)
+        self._queue = Batcher()
         self._is_scheduled = False
 
     async def _go_alone(self, asked: Asked, call: Coroutine[Any, Any, T]) -> T:
@@ -138,7 +129,7 @@ class Tasks:
             if queue.asked and queue is self._queue:  # else another loop has replaced the queue
                 self._schedule()
 
-    def _end(self, batch: Batch[Waiting], task: asyncio.Task[list[Any]]) -> None:
+    def _end(self, batch: Batch, task: asyncio.Task[list[Any]]) -> None:
         """Deliver the outcome of a batch's task, even of one that was cancelled before it began."""
         self._tasks.pop(task, None)
         self._queue.end(batch.own)
@@ -149,7 +140,7 @@ class Tasks:
             self._deliver(batch, error if isinstance(error, Exception) else _ended_early())
         self._schedule()  # callers woken now may queue their next calls before the next batch leaves
 
-    def _deliver(self, batch: Batch[Waiting], answers: BatchOutcome) -> None:
+    def _deliver(self, batch: Batch, answers: BatchOutcome) -> None:
         self._answered.append(batch)
         for caller, answer in batch.delivered(answers):
             try:
@@ -182,7 +173,7 @@ class Tasks:
             waiting = self._queue.callers
             self._contexts = {each: self._contexts[each] for each in waiting if each in self._contexts}
 
-    def _observed(self, batch: Batch[Waiting]) -> Context | None:
+    def _observed(self, batch: Batch) -> Context | None:
         """Return the context of the first observed call, which counts the round trip; None without one."""
         contexts = [self._contexts.pop(each, None) for each in batch.callers] if self._contexts else []
         return next((each for each in contexts if each is not None), None)
@@ -193,11 +184,3 @@ def _ended_early() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "the task that sent this call together with others ended early", advice=ON_THE_SAME_OBJECT
     )
-
-
-def sharing_requests(
-    name: str, client: AsyncTransport, operations: ItemOperations
-) -> RequestSharing[Tasks, Awaitable[object]]:
-    """Return an executor of steps in which tasks share the calls about claims."""
-    make = partial(Tasks, name, client, operations.attempt_shared)
-    return RequestSharing(operations, make, Tasks.wait, execute_step)
