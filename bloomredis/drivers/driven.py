@@ -56,7 +56,7 @@ class AsyncDriven(Bound[AsyncClient]):
         self._transport = client = self._connect_transport()
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = Tasks(self.name, client, operations.add_shared)
-        self._tests = Tasks(self.name, client, lambda items, _: operations.contains_shared(items))
+        self._tests = Tasks(self.name, client, operations.contains_shared)
         operations.shares = True
         self._requests = {}
 

@@ -29,7 +29,7 @@ class _Pings:
     def attempt_one(self, request: ClaimRequest) -> Op[Any]:
         return (yield PlainCall([("PING",)], server=(request.encoded[0],)))
 
-    def attempt_shared(self, requests: list[ClaimRequest], _: object) -> Op[list[Any]]:
+    def attempt_shared(self, requests: list[ClaimRequest]) -> Op[list[Any]]:
         return gather(map(self.attempt_one, requests))
 
 

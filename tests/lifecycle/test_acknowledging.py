@@ -423,7 +423,7 @@ def test_a_loss_is_told_to_who_is_still_there(gone: int) -> None:
         yield Sleep(0)
         return bool(item)
 
-    def together(items: Any, _: Any) -> Op[list[Any]]:
+    def together(items: Any) -> Op[list[Any]]:
         departed.set()
         yield Sleep(0)
         lost.is_told = True  # as where it is raised

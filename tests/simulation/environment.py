@@ -172,10 +172,10 @@ class Environment:
     def _noted_batch(self, attempt: Callable[..., Any]) -> Callable[..., Any]:
         """Return the operation for shared requests, which passes them to `note_batch` when it begins."""
 
-        def noted(operations: Any, requests: Sequence[ClaimRequest], *rest: Any) -> Any:
+        def noted(operations: Any, requests: Sequence[ClaimRequest]) -> Any:
             if self.note_batch is not None:
                 self.note_batch(requests)
-            return (yield from attempt(operations, requests, *rest))
+            return (yield from attempt(operations, requests))
 
         return noted
 

@@ -34,14 +34,11 @@ T = TypeVar("T")
 class Tasks:
     """The sender of a filter's adds, tests or requests: those that wait for others share a round trip.
 
-    :param together: returns the operation for all calls of a batch; both arguments are the batch's items.
+    :param together: returns the operation for all items, or all requests, of a batch.
     """
 
     def __init__(
-        self,
-        name: str,
-        client: AsyncTransport,
-        together: Callable[[Any, Any], Op[list[Any]]],
+        self, name: str, client: AsyncTransport, together: Callable[[list[Any]], Op[list[Any]]]
     ) -> None:
         self._name, self._client, self._together, self._run = name, client, together, drive
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -165,7 +162,7 @@ class Tasks:
         if self._queue.asked:
             del self._answered[:answered]  # their callers have run by now
         while batch := self._queue.depart():
-            call = self._run(self._client, untold(self._together(batch.items, batch.items)))
+            call = self._run(self._client, untold(self._together(batch.items)))
             task = get_running_loop().create_task(call, context=self._observed(batch))
             self._tasks[task] = batch
             task.add_done_callback(partial(self._end, batch))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Final, Unpack, cast
@@ -83,10 +82,10 @@ class PlainOperations(Queueing, FilterOperations):
         super(PlainOperations, other).__init__(stored, self.options, foreign=self.layout)
         return other
 
-    def add_shared(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
+    def add_shared(self, encoded: Encoded) -> Op[Answers]:
         """Add the items of several callers; after one that a full filter refused, answer the others."""
         try:
-            return (yield from self.add_encoded(encoded, items))
+            return (yield from self.add_encoded(encoded, encoded))
         except BatchInterruptedError as error:
             refused, answers = error.__cause__, cast("Answers", error.answers)
             if not isinstance(refused, FilterFullError):

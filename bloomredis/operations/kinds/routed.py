@@ -191,9 +191,9 @@ class RoutedOperations(ItemOperations):
         """Add encoded items; `items` are the caller's."""
         return self._added(encoded, items, answers_of)
 
-    def add_shared(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
+    def add_shared(self, encoded: Encoded) -> Op[Answers]:
         """Add the items of several callers; a part that does not answer fails its own items only."""
-        return self._added(encoded, items, answers_of_several)
+        return self._added(encoded, encoded, answers_of_several)
 
     def _added(
         self, encoded: Encoded, items: Sequence[object], merged: Callable[..., Answers]

@@ -206,9 +206,7 @@ class ItemOperations(ABC):
         attempts = [self.attempted([*run.values()]) for run in runs]
         yield from attempts[0] if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
 
-    def attempt_shared(
-        self, requests: Sequence[ClaimRequest], _: object
-    ) -> Op[KeptAnswers[ClaimState | Exception]]:
+    def attempt_shared(self, requests: Sequence[ClaimRequest]) -> Op[KeptAnswers[ClaimState | Exception]]:
         """Make an attempt at the requests of several callers; return the claim or the error of each.
 
         A caller that has gone by then leaves its claim to the next one.
@@ -218,7 +216,7 @@ class ItemOperations(ABC):
             # A full filter has refused the first of these, and the script has not looked at the others.
             refused = [each for each in requests if isinstance(each.error, FilterFullError)]
             yield from gather(self.attempted([each]) for each in refused[1:])
-        except BaseException:  # the task was cancelled, or the thread was interrupted
+        except BaseException:  # the task of the batch was cancelled
             for request in requests:
                 self.keep_claim(request)
             raise
@@ -276,9 +274,9 @@ class ItemOperations(ABC):
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""
 
-    def add_shared(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
+    def add_shared(self, encoded: Encoded) -> Op[Answers]:
         """Add the encoded items of several callers, each of whom gets an answer or an error of its own."""
-        return self.add_encoded(encoded, items)
+        return self.add_encoded(encoded, encoded)
 
     @abstractmethod
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
