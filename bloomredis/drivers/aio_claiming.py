@@ -57,8 +57,7 @@ class Claimer(AsyncDriven, Generic[I]):
         commit on the item is in the filter.  If a worker crashes, its lease runs out, and then another worker
         may claim the item.
 
-        The claim costs one round trip, and its commit another one.  If the client's pool has no connection
-        left, each of the two waits for one, up to 20 seconds.
+        The claim costs one round trip, and its commit another one.
 
         :param lease: seconds (or a timedelta) for which the item is held; `Claim.extend` extends them.
         :param renew: extend the lease after each third of it, in the background, until the commit or the

@@ -128,15 +128,15 @@ FAILURES: Final = {
             "if it never answers, check --url: rediss:// is for ports with TLS, redis:// for those without",
         ),
     ),
-    **dict.fromkeys(
-        (
-            "Too many connections",  # a ConnectionError of redis-py 5 and valkey-py
-            "No connection available.",  # of a pool that waits for a free connection
-        ),
-        WayOut(
-            "give the client's pool more connections (max_connections), or use fewer threads",
-            AGAIN_ON_COMMAND_LINE,
-        ),
+    "Too many connections": WayOut(
+        "give the client's pool more connections (max_connections), use fewer threads, or give the client a "
+        "BlockingConnectionPool, which waits for a free connection",
+        AGAIN_ON_COMMAND_LINE,
+    ),
+    "No connection available.": WayOut(
+        "give the client's BlockingConnectionPool more connections (max_connections) or a longer timeout, or "
+        "use fewer threads",
+        AGAIN_ON_COMMAND_LINE,
     ),
 }
 """The ways out of failures to reach a server, by a part of the client's text."""

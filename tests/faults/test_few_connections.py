@@ -26,7 +26,6 @@ from bloomredis import (
     CountingBloomFilter,
     OutcomeUnknownError,
 )
-from bloomredis.operations.claims import patience
 from tests.support.background import outcome, started
 from tests.support.clusters import SERVERS, Cluster
 from tests.support.clusters import cluster as formed
@@ -116,10 +115,9 @@ def test_no_connection_for_the_text_of_a_batch(any_server: Server, any_proxy: Pr
 
 @for_each("retry_safe", [True, False])
 def test_no_connection_for_the_text_of_a_commit(
-    any_server: Server, any_proxy: Proxy, monkeypatch: pytest.MonkeyPatch, *, retry_safe: bool
+    any_server: Server, any_proxy: Proxy, *, retry_safe: bool
 ) -> None:
     """The commit may have been executed: a retry in its session is told so; without one nobody can know."""
-    monkeypatch.setattr(patience, "CONNECTION_SECONDS", 0.0)
     client = any_proxy.client(retries=2, max_connections=1)
     f = BloomFilter(client, "seen", **SIZE, retry_safe=retry_safe)
     f.clear()

@@ -1,11 +1,10 @@
-"""Patience: claims wait for a connection, and commits are retried until their leases end."""
+"""Patience: commits are retried until their leases end; claims with fewer connections than callers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +30,7 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
 )
-from bloomredis.operations.claims import patience
-from tests.support.clock import Clock, patched
+from tests.support.clock import Clock
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
 from tests.support.values import for_each
@@ -66,8 +64,8 @@ def impatient(server: Server, **options: Any) -> redis.Redis:
 @for_each("make", [BloomFilter, ShardedBloomFilter])
 @for_each("package", [redis, valkey])
 def test_more_threads_than_connections(any_server: Server, make: Any, package: Any) -> None:
-    """Each of 30 threads that share three connections does its work once."""
-    pool = package.ConnectionPool(
+    """Each of 30 threads that wait for one of three connections does its work once."""
+    pool = package.BlockingConnectionPool(
         connection_class=package.UnixDomainSocketConnection, path=any_server.socket, max_connections=3
     )
     f, done, start = (
@@ -100,7 +98,12 @@ def test_more_tasks_than_connections(any_server: Server) -> None:
     done: Counter[str] = Counter()
 
     async def main() -> None:
-        async with redis.asyncio.Redis(unix_socket_path=any_server.socket, max_connections=2) as client:
+        pool = redis.asyncio.BlockingConnectionPool(
+            connection_class=redis.asyncio.UnixDomainSocketConnection,
+            path=any_server.socket,
+            max_connections=2,
+        )
+        async with redis.asyncio.Redis.from_pool(pool) as client:
             f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
 
             async def work(item: str) -> None:
@@ -121,52 +124,83 @@ def test_more_tasks_than_connections(any_server: Server) -> None:
 
 
 @for_each("package", [redis, valkey])
-def test_a_pool_that_waits_for_a_connection(any_server: Server, package: Any) -> None:
-    """After the timeout nothing was sent: a claim waits on, and an add raises ConnectionFailedError."""
-    path, kind = any_server.socket, package.UnixDomainSocketConnection
-    pool = package.BlockingConnectionPool(connection_class=kind, path=path, max_connections=1, timeout=0.1)
-    client = (redis.Redis if package is redis else valkey.Valkey)(connection_pool=pool)
-    f = BloomFilter(client, "seen", **SIZE)
+@for_each("kind", ["ConnectionPool", "BlockingConnectionPool"])
+def test_no_connection_for_a_claim(any_server: Server, package: Any, kind: str) -> None:
+    """Nothing was sent, as for any other call: the claim raises ConnectionFailedError, which names a pool."""
+    waits = {"timeout": 0.1} if kind == "BlockingConnectionPool" else {}
+    pool = getattr(package, kind)(
+        connection_class=package.UnixDomainSocketConnection,
+        path=any_server.socket,
+        max_connections=1,
+        **waits,
+    )
+    f = BloomFilter(package.Redis(connection_pool=pool), "seen", **SIZE)
     f.add("warm")
     taken = pool.get_connection(*["EVALSHA"] if package is valkey else [])
-    with pytest.raises(ConnectionFailedError, match="No connection available") as caught:
-        f.add("a")
-    assert (type(caught.value), caught.value.sent) == (ConnectionFailedError, False)
-    back = threading.Timer(0.3, pool.release, (taken,))
-    back.start()
-    assert f.claim("b")
-    back.join()
-    assert f.add("a")
+    for call in (f.add, f.claim):
+        with pytest.raises(ConnectionFailedError, match="BlockingConnectionPool") as caught:
+            call("a")
+        assert (type(caught.value), caught.value.sent) == (ConnectionFailedError, False)
+    pool.release(taken)
+    assert f.claim("a")
     pool.disconnect()
 
 
-def test_a_connection_that_never_comes(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end a claim raises the client's error; so does a commit when its lease has ended."""
-    monkeypatch.setattr(patience, "CONNECTION_SECONDS", 0.1)
+@for_each("commit", COMMITS)
+def test_a_connection_that_comes_late(any_server: Server, commit: Commit) -> None:
+    """A commit that finds no free connection is retried."""
     with any_server.client(max_connections=1) as client:
         f = BloomFilter(client, "seen", **SIZE)
-        claim = f.claim("a", 1)
+        claim = f.claim("a", 60)
         taken = client.connection_pool.get_connection()
-        start = time.monotonic()
-        with pytest.raises(ConnectionFailedError, match="Too many connections") as caught:
-            f.claim("b")
-        assert (type(caught.value), caught.value.sent) == (ConnectionFailedError, False)
-        assert time.monotonic() - start > 0.05
-        with pytest.raises(ConnectionFailedError, match="Too many connections"):
-            claim.commit()
+        back = threading.Timer(0.2, client.connection_pool.release, (taken,))
+        back.start()
+        commit(f, claim)
+        back.join()
+        assert claim.state == "done"
+
+
+@for_each("commit", COMMITS)
+def test_a_connection_that_never_comes(any_server: Server, commit: Commit) -> None:
+    """The commit raises the client's error when its lease has ended."""
+    with any_server.client(max_connections=1) as client:
+        f = BloomFilter(client, "seen", **SIZE)
+        claim = f.claim("a", 0.3)
+        taken = client.connection_pool.get_connection()
+        with pytest.raises((ConnectionFailedError, BatchInterruptedError), match="Too many connections"):
+            commit(f, claim)
         assert claim.lost
         client.connection_pool.release(taken)
 
 
-def waiting(client: Any, clock: Clock, seconds: float, *, sent: bool) -> None:
-    """Let the client's next call wait for so long: without a connection, or inside of the client."""
+@pytest.mark.parametrize("verb", ["claim", "claim_many", "extend", "extend_many"])
+def test_a_lease_begins_when_its_call_is_sent(
+    bloom: Any, any_client: redis.Redis, clock: Clock, verb: str
+) -> None:
+    """A call that waits in the client for most of the lease, or for longer, holds the item for all of it."""
+    f = bloom(any_client, "seen", **SIZE, keep_connection=False)
+    (held,) = f.claim_many(["warm"], 30)
+    f.extend_many([held], 30)
+    waiting(getattr(f, "_filter", f)._client, clock, 25)
+    if verb == "claim":
+        held = f.claim("a", 20)
+    elif verb == "claim_many":
+        (held,) = f.claim_many(["a"], 20)
+    elif verb == "extend":
+        bloom.wait(held.extend(30))
+    else:
+        f.extend_many([held], 30)
+    assert not held.lost
+    assert held.remaining > 15
+
+
+def waiting(client: Any, clock: Clock, seconds: float) -> None:
+    """Let the client's next call wait for so long, as for a connection, before it sends anything."""
     execute, calls = client.execute_command, count()
 
     def first() -> None:
         if next(calls) == 0:
             clock.advance(seconds)
-            if not sent:
-                raise redis.exceptions.MaxConnectionsError("Too many connections")
 
     def execute_command(*command: Any, **options: Any) -> Any:
         first()
@@ -178,28 +212,6 @@ def waiting(client: Any, clock: Clock, seconds: float, *, sent: bool) -> None:
 
     is_asyncio = isinstance(client, redis.asyncio.Redis)
     client.execute_command = execute_in_task if is_asyncio else execute_command
-
-
-@pytest.mark.parametrize("sent", [False, True])
-@pytest.mark.parametrize("verb", ["claim", "claim_many", "extend", "extend_many"])
-def test_a_lease_begins_when_its_call_is_sent(
-    bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, verb: str, *, sent: bool
-) -> None:
-    """A call that had to wait for most of the lease, or for longer, holds the item for all of the lease."""
-    f = bloom(any_client, "seen", **SIZE, keep_connection=False)
-    (held,) = f.claim_many(["warm"], 30)
-    f.extend_many([held], 30)
-    waiting(getattr(f, "_filter", f)._client, patched(monkeypatch), 25, sent=sent)
-    if verb == "claim":
-        held = f.claim("a", 20)
-    elif verb == "claim_many":
-        (held,) = f.claim_many(["a"], 20)
-    elif verb == "extend":
-        bloom.wait(held.extend(30))
-    else:
-        f.extend_many([held], 30)
-    assert not held.lost
-    assert held.remaining > 15
 
 
 @for_each("commit", COMMITS)

@@ -1,4 +1,4 @@
-"""Patience of claims: requests wait for a connection, and a commit is retried until its lease has ended.
+"""Patience of claims: a commit is retried until its lease has ended.
 
 At its commit the work on a claimed item is done, and would be lost if the commit gave up.  As long as the
 lease lasts, no other worker begins the work.
@@ -8,22 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from bloomredis.arguments import shown
 from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimState
-from bloomredis.protocol import clock
 from bloomredis.protocol.clock import pauses
-from bloomredis.protocol.replies import client_error, is_unsent
 from bloomredis.protocol.steps import Ask, Op, Sleep
-
-CONNECTION_SECONDS: Final = 20.0
-"""Seconds for which a request waits for a connection, as in redis-py's BlockingConnectionPool."""
-
-_POLLED: Final = 0.05
-"""Maximal pause between two attempts to get a connection, in seconds."""
 
 _log = logging.getLogger("bloomredis")
 
@@ -38,7 +29,7 @@ def ask(request: ClaimRequest) -> Op[ClaimState]:
 
 
 def patient(request: ClaimRequest, attempt: Attempt) -> Op[ClaimState]:
-    """Make a request, unless a first attempt has failed; retry it as long as that is worthwhile."""
+    """Make a request, unless a first attempt has failed; retry a commit as long as that is worthwhile."""
     if request.error is None:
         if request.is_done:
             return request.state
@@ -63,46 +54,34 @@ def patient(request: ClaimRequest, attempt: Attempt) -> Op[ClaimState]:
 def retry_patiently(
     requests: Sequence[ClaimRequest], attempt: Callable[[Sequence[ClaimRequest]], Op[None]]
 ) -> Op[None]:
-    """Retry the failed ones of requests as long as that is worthwhile.
+    """Retry the failed commits of requests as long as that is worthwhile.
 
     :param attempt: makes an attempt at several requests, each of which is answered or keeps its error.
     """
-    until, waits, refused = clock.now() + CONNECTION_SECONDS, pauses(), 0
-    while failed := [each for each in requests if _is_worth_retry(each, until)]:
-        pause = next(waits)
-        if all(map(_is_unsent, failed)):
-            pause = min(pause, _POLLED)
-        else:
-            refused += 1
-            if refused == 2:  # the first retry comes at once
-                _tell(failed)
+    waits = enumerate(pauses())
+    while failed := [each for each in requests if _is_worth_retry(each)]:
+        number, pause = next(waits)
+        if number == 1:  # the first retry comes at once
+            _tell(failed)
         yield Sleep(pause)
         yield from attempt(failed)
 
 
-def _is_worth_retry(request: ClaimRequest, until: float) -> bool:
-    """Return whether a retry may succeed; before the time `until` a request may wait for a connection.
+def _is_worth_retry(request: ClaimRequest) -> bool:
+    """Return whether a retry of a failed commit may succeed.
 
     Without `retry_safe` a commit has no session, and is not retried if it may have been executed.
     """
     error, state = request.error, request.state
-    if error is None or request.is_done:
+    if error is None or request.is_done or request.verb != "commit":
         return False
-    if _is_unsent(request) and clock.now() < until:
-        return True
-    if request.verb != "commit" or state.remaining == 0:
-        return request.verb == "commit" and state.status == "done"  # by a call beside this one
+    if state.remaining == 0:
+        return state.status == "done"  # by a call beside this one
     if isinstance(error, ServerRefusedError) and not error.passes:
         return False
     if isinstance(error, OutcomeUnknownError):
         return state.session is not None
     return isinstance(error, ConnectionFailedError | ServerRefusedError)
-
-
-def _is_unsent(request: ClaimRequest) -> bool:
-    """Return whether the last attempt got no connection."""
-    cause = None if request.error is None else client_error(request.error)
-    return isinstance(cause, Exception) and is_unsent(cause)
 
 
 def _tell(failed: Sequence[ClaimRequest]) -> None:

@@ -177,12 +177,12 @@ class ItemOperations(ABC):
         return statuses
 
     def _answer(self, requests: Sequence[ClaimRequest]) -> Op[None]:
-        """Make requests, and retry the failed ones as long as that is worthwhile."""
+        """Make requests, and retry the failed commits as long as that is worthwhile."""
         yield from self.attempt(requests)
         yield from retry_patiently(requests, self.attempt)
 
     def answer_one(self, request: ClaimRequest) -> Op[ClaimState]:
-        """Make a request, alone or with those of other callers; retry it while that is worthwhile."""
+        """Make a request, alone or with those of other callers; retry a commit while that is worthwhile."""
         return patient(request, ask if self.shares else self.attempt_one)
 
     def attempt_one(self, request: ClaimRequest) -> Op[ClaimState]:
