@@ -5,7 +5,7 @@ Arrays of numpy and columns of pandas and Arrow are sliced without a Python loop
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -14,11 +14,14 @@ from bloomredis.arguments import check_items, listed
 T = TypeVar("T")
 
 
-def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+def batches(
+    items: Iterable[T], size: int, next_items: Callable[[Iterator[T]], Iterator[T]] = iter
+) -> Iterator[list[T]]:
     """Yield lists of `size` items; the last one may be shorter.
 
     If the source raises, the items that it gave before are yielded first.
 
+    :param next_items: returns the items of the source that may be in the next list; by default all.
     :raises TypeError: for a string or a table.
     """
     if hasattr(items, "__array__") or isinstance(items, str | bytes | bytearray | memoryview):
@@ -31,7 +34,7 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     while failed is None:
         batch = list[T]()
         try:
-            batch.extend(islice(source, size))  # keeps what came before an error
+            batch.extend(islice(next_items(source), size))  # keeps what came before an error
         except Exception as error:
             failed = error
         if batch:

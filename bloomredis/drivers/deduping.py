@@ -35,10 +35,10 @@ class Deduping(Driven):
         """Yield the items that were new, in order, while they are read.
 
         The items are sent in batches: a whole batch is added before its first item is yielded.  An iterator's
-        batches grow from one item up to `batch`; a batch stops to collect items once it has taken longer than
-        the last one took to be sent, so an item that took longer than a round trip to come is sent at once.
-        While the iterator waits, this call holds at most the items that came in a burst before it.  A list,
-        or another collection with a length, is sent in batches of `batch`.
+        batch collects items for no longer than the last one took to be sent.  So after an item that took
+        longer than a round trip to come, all items are sent before the next is asked for.  While the iterator
+        waits, this call holds at most the items that came in a burst before it.  A list, or another
+        collection with a length, is sent in batches of `batch`.
 
         With an asyncio filter, a task reads an async iterable, and all items that came are sent as soon as it
         waits; it may then go on to wait while the caller works.  A caller that stops early cancels it.
@@ -86,10 +86,10 @@ class AsyncDeduping(AsyncDriven):
         """Yield the items that were new, in order, while they are read.
 
         The items are sent in batches: a whole batch is added before its first item is yielded.  An iterator's
-        batches grow from one item up to `batch`; a batch stops to collect items once it has taken longer than
-        the last one took to be sent, so an item that took longer than a round trip to come is sent at once.
-        While the iterator waits, this call holds at most the items that came in a burst before it.  A list,
-        or another collection with a length, is sent in batches of `batch`.
+        batch collects items for no longer than the last one took to be sent.  So after an item that took
+        longer than a round trip to come, all items are sent before the next is asked for.  While the iterator
+        waits, this call holds at most the items that came in a burst before it.  A list, or another
+        collection with a length, is sent in batches of `batch`.
 
         With an asyncio filter, a task reads an async iterable, and all items that came are sent as soon as it
         waits; it may then go on to wait while the caller works.  A caller that stops early cancels it.

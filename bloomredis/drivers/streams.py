@@ -9,34 +9,38 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Final, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from bloomredis.drivers.batches import batches
 
 T = TypeVar("T")
 
-_SHORTEST: Final = 1e-4
-"""Seconds that a batch may always collect items: a local cache answers without a round trip."""
-
 
 class Paced(Generic[T]):
-    """Batches of a source: no batch collects items for longer than the one before it took to be sent.
+    """Batches of up to `most` items; none collects items for longer than the one before it took to be sent.
 
-    So an item that took longer than a round trip to come is sent at once, and batches of a fast source
-    double up to `most` items.  A collection, which has a length, cannot wait and is sent in full batches.
+    So after an item that took longer than a round trip to come, the batch is sent before the next item is
+    asked for.  A collection, which has a length, cannot wait and is sent in full batches.
     """
 
     def __init__(self, source: Iterable[T], most: int) -> None:
-        self._source = source
-        self._most = most
-        self._longest = _SHORTEST
+        self._batches = batches(source, most, iter if hasattr(source, "__len__") else self._burst)
+        self._longest = 0.0
+
+    def _burst(self, source: Iterator[T]) -> Iterator[T]:
+        """Yield the next items of the source, until the time of a batch is over."""
+        until = perf_counter() + self._longest
+        for item in source:
+            yield item
+            if perf_counter() >= until:
+                return
 
     @contextmanager
     def sending(self) -> Iterator[None]:
         """Send a batch within this context, which takes the time."""
         began = perf_counter()
         yield
-        self._longest = max(perf_counter() - began, _SHORTEST)
+        self._longest = perf_counter() - began
 
     def unsent(self) -> list[T]:
         """Return the items that were read and are in no batch: none."""
@@ -45,31 +49,12 @@ class Paced(Generic[T]):
     async def aclose(self) -> None:
         """Do nothing: the source stays where it is."""
 
-    async def __aiter__(self) -> AsyncIterator[list[T]]:
-        for batch in self:
-            yield batch
-
     def __iter__(self) -> Iterator[list[T]]:
-        if hasattr(self._source, "__len__") or hasattr(self._source, "__array__"):
-            yield from batches(self._source, self._most)
-            return
-        source, size = iter(self._source), 1
-        failed: Exception | None = None
-        while failed is None:
-            batch = list[T]()
-            until = perf_counter() + self._longest
-            try:
-                while len(batch) < size:
-                    batch.append(next(source))
-                    if perf_counter() > until:
-                        size = 1
-            except Exception as error:
-                failed = error
-            if batch:
-                yield batch
-            size = min(2 * size, self._most)
-        if not isinstance(failed, StopIteration):
-            raise failed
+        return self._batches
+
+    async def __aiter__(self) -> AsyncIterator[list[T]]:
+        for batch in self._batches:
+            yield batch
 
 
 class Reader(Generic[T]):
@@ -92,8 +77,7 @@ class Reader(Generic[T]):
             self._came.set()
             if len(self._held) >= self._most:
                 self._may_read.clear()
-            if not self._may_read.is_set():
-                await self._may_read.wait()
+            await self._may_read.wait()
 
     @contextmanager
     def sending(self) -> Iterator[None]:

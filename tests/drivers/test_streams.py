@@ -96,14 +96,14 @@ def test_only_the_last_burst_is_held(any_client: redis.Redis, clock: Clock) -> N
     assert max(waits) < 10
 
 
-def test_batches_of_a_fast_source_double(any_client: redis.Redis, sent: list[int]) -> None:
-    """They grow up to `batch` items, 1,000 unless the caller says otherwise."""
+def test_batches_of_a_fast_source_are_full(any_client: redis.Redis, sent: list[int]) -> None:
+    """They have `batch` items, 1,000 unless the caller says otherwise; only the first has one."""
     f = BloomFilter(any_client, "seen", **SIZE)
     assert list(f.dedupe(iter(range(3000)))) == list(range(3000))
-    assert sent == [2**i for i in range(10)] + [1000, 977]
+    assert sent == [1, 1000, 1000, 999]
     sent.clear()
     assert not list(f.dedupe(iter(range(20)), batch=5))
-    assert sent == [1, 2, 4, 5, 5, 3]
+    assert sent == [1, 5, 5, 5, 4]
 
 
 def test_no_batch_collects_for_longer_than_the_last_one_took(
@@ -227,6 +227,28 @@ def test_asyncio_reads_while_it_sends_and_rests_while_the_caller_works(any_serve
             got += 1
         assert got == sum(sizes) == 500
         assert len(sizes) < 250
+
+    with_filter(any_server, use)
+
+
+def test_an_asyncio_batch_has_at_most_batch_items(any_server: Server) -> None:
+    """A source that never waits is read no further than that before a batch is sent."""
+
+    async def use(_: Any, f: bloomredis.asyncio.BloomFilter[int]) -> None:
+        sizes, add_many = list[int](), f.add_many
+
+        async def counted(items: Any) -> list[bool]:
+            sizes.append(len(items))
+            return await add_many(items)
+
+        f.add_many = counted  # type: ignore[method-assign] # counts the batches
+
+        async def source() -> AsyncIterator[int]:
+            for i in range(12):
+                yield i
+
+        assert [item async for item in f.dedupe(source(), batch=5)] == list(range(12))
+        assert sizes == [5, 5, 2]
 
     with_filter(any_server, use)
 
