@@ -57,7 +57,7 @@ class Bound(Generic[C]):
     _transport: Any
     """The transport of calls: a direct client, or the client itself.
 
-    For several servers or filters it is a list, nested as deep as `Call.server` says.
+    For several servers it is a list.
     """
     _operations: Operations
     _observe: Hook | None = None

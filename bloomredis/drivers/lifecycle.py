@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from bloomredis import arguments
@@ -99,7 +100,7 @@ class Portable(Driven, Generic[I]):
     ) -> Self:
         """Copy the filter to a free name, on any server; return the copy.
 
-        This works like `save` and `restore`, but without a file.
+        This is `save` and `restore` without a file: the bits pass through this process, in constant memory.
 
         :raises FilterMismatchError: the name is taken; its key is left unchanged.
         :raises FilterLostError: the filter was cleared or lost meanwhile; no copy was made.
@@ -107,8 +108,9 @@ class Portable(Driven, Generic[I]):
         stored = transfer.stored_of(self._operations)
         encode = self._operations.options.encode
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
-        both: Any = [self._transport, made._transport]
-        drive(both, transfer.copy(stored, name, progress))
+        source = self._run(reading.read_parts(stored))
+        pieces = self._pieces(source, *source.saved.parts)
+        made._run(transfer.copy(name, source.saved, pieces, progress))
         made._run(transfer.opened(made._operations))
         return made
 
@@ -138,13 +140,15 @@ class Portable(Driven, Generic[I]):
         return other._as_source(self._client)  # noqa: SLF001 - of the same class
 
     def _as_source(self, for_client: object) -> union.MergeSource:
-        parts = self._run(reading.read_parts(transfer.stored_of(self._operations)))
+        source = self._run(reading.read_parts(transfer.stored_of(self._operations)))
+        pieces = partial(self._pieces, source)
+        return union.stored_source(source, pieces, share_node(self._client, for_client))
 
-        def pieces(part: Part) -> Iterator[list[bytes]]:
+    def _pieces(self, source: reading.StoredParts, *parts: Part) -> Iterator[list[bytes]]:
+        """Read the pieces of these parts, those of one of their `byte_ranges` at a time."""
+        for part in parts:
             for run in reading.byte_ranges(part):
-                yield self._run(parts.read(part, run))
-
-        return union.stored_source(parts, pieces, share_node(self._client, for_client))
+                yield self._run(source.read(part, run))
 
 
 class Adopting(Driven, Generic[I]):

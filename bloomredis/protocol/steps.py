@@ -50,7 +50,7 @@ class Call:
     again = True
     """The call may be retried after a lost reply."""
     server: tuple[int, ...] = ()
-    """The path to its server: an index among several filters, an index among several servers."""
+    """The path to its server: an index among several servers, or nothing."""
 
     # The record of the attempts, which `judging.judge` reads.
     lost: str | None = None
@@ -83,7 +83,7 @@ class Call:
             each.pass_to_client()
 
     def to(self, server: int) -> Call:
-        """Return the same call for one of several servers, or of several filters' servers."""
+        """Return the same call for one of several servers."""
         call = PlainCall(self.commands, is_single=self.is_single, text=self.text, again=self.again)
         call.server, call.stands_for = (server, *self.server), (self,)
         return call
@@ -126,7 +126,7 @@ class Many(NamedTuple):
     calls: Sequence[Call]
 
     def to(self, server: int) -> Many:
-        """Return the same calls for one of several servers, or of several filters' servers."""
+        """Return the same calls for one of several servers."""
         return Many([call.to(server) for call in self.calls])
 
 

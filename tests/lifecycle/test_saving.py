@@ -299,6 +299,23 @@ def test_a_filter_that_is_cleared_meanwhile_is_not_saved(any_client: redis.Redis
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_filter_that_is_cleared_meanwhile_is_not_copied(bloom: Any, any_client: redis.Redis) -> None:
+    """The call raises, and no key of the copy is left."""
+    f = bloom(any_client, "seen", capacity=2_000_000, error_rate=0.01)
+    f.load(range(1000))
+    written: list[bytes] = []
+
+    def clear(done: int, _: int) -> None:
+        if done == 8 * PIECE_BYTES:
+            written.extend(any_client.scan_iter("*copy*written*"))
+            BloomFilter.open(any_client, "seen").clear()
+
+    with pytest.raises(FilterLostError, match="'seen' was cleared"):
+        bloom.copy(f, any_client, "copy", progress=clear)
+    assert written
+    assert not any_client.keys("*copy*")
+
+
 def test_progress_counts_bytes(any_client: redis.Redis) -> None:
     """Progress ends at the total number of bytes."""
     f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=0.01)

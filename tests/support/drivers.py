@@ -34,8 +34,8 @@ class Sync:
     def restore(self, client: Any, name: str, file: Any, kind: str = "BloomFilter") -> Any:
         return getattr(bloomredis, kind).restore(client, name, file)
 
-    def copy(self, filter_: Any, client: Any, name: str) -> Any:
-        return filter_.copy(client, name)
+    def copy(self, filter_: Any, client: Any, name: str, **options: Any) -> Any:
+        return filter_.copy(client, name, **options)
 
     def wait(self, answer: Any) -> Any:
         return answer
@@ -64,8 +64,8 @@ class Asyncio:
         restoring = getattr(bloomredis.asyncio, kind).restore(self._twin(client), name, file)
         return _Waited(self._loop, self._loop.run_until_complete(restoring))
 
-    def copy(self, filter_: Any, client: Any, name: str) -> Any:
-        return _Waited(self._loop, filter_.copy(self._twin(client), name))
+    def copy(self, filter_: Any, client: Any, name: str, **options: Any) -> Any:
+        return _Waited(self._loop, filter_.copy(self._twin(client), name, **options))
 
     def wait(self, awaitable: Any) -> Any:
         return self._loop.run_until_complete(awaitable)

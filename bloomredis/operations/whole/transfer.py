@@ -1,7 +1,7 @@
-"""Saving, restoring and copying: the parts of a filter are transferred from a source to a target.
+"""Saving, restoring and copying: the bits of a filter pass through this process.
 
-Source and target are a server or a file.  The parts are sent in pieces of 128 KB, a few at a time, so the
-memory does not depend on the size of the filter.
+They are read and written in turn, in pieces of 128 KB, a few at a time, so the memory does not depend on the
+size of the filter.
 """
 
 from __future__ import annotations
@@ -9,91 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, Protocol
 
 from bloomredis.errors import BloomError
 from bloomredis.operations.items.outcomes import TRANSIENT
 from bloomredis.operations.options import Progress
 from bloomredis.operations.whole.files import Reader, Writer
-from bloomredis.protocol.gather import through
 from bloomredis.protocol.pieces import PIECE_BYTES
-from bloomredis.protocol.steps import Call, Compute, Many, Op, Step
+from bloomredis.protocol.steps import Batches, Compute, Next, Op
 from bloomredis.stored import encoding
 from bloomredis.stored.saved import mergeable, reading, restoring
 from bloomredis.stored.saved.format import Part, Saved, called
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.versioned import Versioned
 
-T = TypeVar("T")
-
-
-class TransferSource(Protocol):
-    """The source of a transfer."""
-
-    @property
-    def saved(self) -> Saved:
-        """The filter without its bits."""
-
-    def read(self, part: Part, run: range) -> Op[list[bytes]]:
-        """Return the pieces of a part that begin at the bytes in `run`, in order."""
-
-
-class TransferTarget(Protocol):
-    """The target of a transfer."""
-
-    def begin(self) -> Op[None]:
-        """Check that the target can be written, and prepare it."""
-
-    def write(self, part: Part, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
-        """Write pieces of a part, in order."""
-
-    def publish(self) -> Op[None]:
-        """Complete the target, which appears now."""
-
-    def discard(self) -> Op[None]:
-        """Delete what was written."""
-
-
-class FileSource:
-    """A saved filter in a file.  Raises `ValueError` for a file that was truncated or changed."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._reader = Reader(file)
-        self.saved = self._reader.saved
-
-    def read(self, part: Part, run: range) -> Op[list[bytes]]:
-        """Return the next bytes of the file."""
-        sizes = [min(PIECE_BYTES, part.num_bytes - first) for first in run]
-        data: list[bytes] = yield Compute(lambda: list(map(self._reader.take, sizes)))
-        return data
-
-    def end(self) -> Op[None]:
-        """Check the whole file."""
-        yield Compute(self._reader.check_digest)
-
-
-class FileTarget:
-    """A file to which a filter is saved."""
-
-    def __init__(self, file: BinaryIO, saved: Saved) -> None:
-        self._writer = Writer(file)
-        self._saved = saved
-
-    def begin(self) -> Op[None]:
-        """Write the filter without its bits."""
-        yield Compute(partial(self._writer.put, self._saved.preamble()))
-
-    def write(self, part: Part, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:  # noqa: ARG002 - the parts come in order
-        """Write the next bits."""
-        yield Compute(partial(self._writer.put, b"".join(piece for _, piece in pieces)))
-
-    def publish(self) -> Op[None]:
-        """Write the checksum."""
-        yield Compute(self._writer.finish)
-
-    def discard(self) -> Op[None]:
-        """Do nothing: the caller handles the file."""
-        yield from ()
+Read = Callable[[Part, range], Op[list[bytes]]]
+"""Returns the pieces of a part that begin at these bytes, in order."""
+Write = Callable[[Part, Sequence[tuple[int, bytes]]], Op[None]]
+"""Writes pieces of a part, in order, each at its index."""
 
 
 class Reserving(Protocol):
@@ -107,17 +40,6 @@ class Named(Protocol):
     """The operations of a filter, which may or may not have a `stored` state."""
 
     name: str
-
-
-def within(side: int | None, operation: Op[T]) -> Op[T]:
-    """Run an operation over the client with the number `side`; None if there is only one client."""
-    if side is None:
-        return (yield from operation)
-
-    def sent(step: Step) -> Op[object]:
-        return (yield step.to(side) if isinstance(step, Call | Many) else step)
-
-    return (yield from through(operation, sent))
 
 
 def opened(operations: Reserving, *, marks: bool | None = None) -> Op[None]:
@@ -145,8 +67,14 @@ def class_of(operations: Named) -> str:
 
 def save(stored: Stored, file: BinaryIO, progress: Progress | None) -> Op[None]:
     """Write a filter to a file."""
-    source = yield from reading.read_parts(stored)
-    yield from _transfer(source, FileTarget(file, source.saved), progress)
+    source, writer = (yield from reading.read_parts(stored)), Writer(file)
+
+    def write(_: Part, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
+        yield Compute(partial(writer.put, b"".join([piece for _, piece in pieces])))
+
+    yield Compute(partial(writer.put, source.saved.preamble()))
+    yield from _transfer(source.saved, source.read, write, progress)
+    yield Compute(writer.finish)
 
 
 def restore(
@@ -156,45 +84,63 @@ def restore(
 
     :param of: the class that the filter must have.
     :param encoded: the encoding that its items must have; None for any.
+    :raises ValueError: the file was truncated or changed.
     """
-    source: FileSource = yield Compute(partial(FileSource, file))
-    if called(source.saved) != of:
-        raise ValueError(f"the file holds a {called(source.saved)}, not a {of}: use {called(source.saved)}")
-    encoding.check_encoding(f"the file for {name}", mergeable.whole(source.saved).encoding, encoded)
-    target = yield from restoring.target(name, source.saved)
-    yield from _transfer(source, target, progress, end=source.end)
+    reader: Reader = yield Compute(partial(Reader, file))
+    saved = reader.saved
+    if called(saved) != of:
+        raise ValueError(f"the file holds a {called(saved)}, not a {of}: use {called(saved)}")
+    encoding.check_encoding(f"the file for {name}", mergeable.whole(saved).encoding, encoded)
+
+    def read(part: Part, run: range) -> Op[list[bytes]]:
+        sizes = [min(PIECE_BYTES, part.num_bytes - first) for first in run]
+        data: list[bytes] = yield Compute(lambda: list(map(reader.take, sizes)))
+        return data
+
+    yield from _store(name, saved, read, progress, check=reader.check_digest)
 
 
-def copy(stored: Stored, name: str, progress: Progress | None) -> Op[None]:
-    """Copy a filter to another name, over two clients; the second is that of the copy."""
-    source = yield from within(0, reading.read_parts(stored))
-    target = yield from within(1, restoring.target(name, source.saved))
-    yield from _transfer(source, target, progress, sides=(0, 1))
+def copy(name: str, saved: Saved, pieces: Batches, progress: Progress | None) -> Op[None]:
+    """Store a filter that another client reads under a name.
+
+    :param pieces: the pieces of all parts, in order, those of one of their `byte_ranges` at a time.
+    """
+
+    def read(*_: object) -> Op[list[bytes]]:
+        data: list[bytes] = yield Next(pieces)
+        return data
+
+    yield from _store(name, saved, read, progress)
 
 
-def _transfer(
-    source: TransferSource,
-    target: TransferTarget,
+def _store(
+    name: str,
+    saved: Saved,
+    read: Read,
     progress: Progress | None,
-    *,
-    sides: tuple[int | None, int | None] = (None, None),
-    end: Callable[[], Op[None]] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Op[None]:
-    total, done = sum(part.num_bytes for part in source.saved.parts), 0
-    there, here = sides
+    """Store a filter under a free name; it appears in one step, after its bits and the `check`."""
+    target = yield from restoring.target(name, saved)
     try:
-        yield from within(here, target.begin())
-        for part in source.saved.parts:
-            for run in reading.byte_ranges(part):
-                data = yield from within(there, source.read(part, run))
-                yield from within(here, target.write(part, list(zip(run, data, strict=True))))
-                done += sum(map(len, data))
-                if progress is not None:
-                    progress(done, total)
-        if end is not None:
-            yield from end()
-        yield from within(here, target.publish())
+        yield from target.begin()
+        yield from _transfer(saved, read, target.write, progress)
+        if check is not None:
+            yield Compute(check)
+        yield from target.publish()
     except Exception:
         with suppress(BloomError):
-            yield from within(here, target.discard())
+            yield from target.discard()
         raise
+
+
+def _transfer(saved: Saved, read: Read, write: Write, progress: Progress | None) -> Op[None]:
+    """Read and write the bits of a filter."""
+    total, done = sum(part.num_bytes for part in saved.parts), 0
+    for part in saved.parts:
+        for run in reading.byte_ranges(part):
+            data = yield from read(part, run)
+            yield from write(part, list(zip(run, data, strict=True)))
+            done += sum(map(len, data))
+            if progress is not None:
+                progress(done, total)
