@@ -13,10 +13,7 @@ the package.  The installed directory is preferred, so that a stray `lua` beside
 
 from __future__ import annotations
 
-import itertools
 import re
-import string
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -66,7 +63,10 @@ _VARIANTS: Final[Mapping[str, tuple[Variant, ...]]] = {
 }
 """The variants of each verb that has pieces."""
 
-_INSERTED: Final = r"(?m)^ *-- (include|paste|rare): (\w+)\n"  # compiled when the first script is assembled
+# Both are compiled when the first script is assembled.
+_INSERTED: Final = r"(?m)^ *-- (include|paste|rare): (\w+)\n"
+_NO_CODE: Final = r"(?: *(?:--.*)?\n *)+"
+"""The ends of lines with comments, blank lines and indentation; no string of a script has two dashes."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,7 @@ class Script(Generic[R_co]):
     @derived
     def text(self) -> str:
         """The text that the server gets; `FileNotFoundError` if there is no such script."""
-        text = assemble(self.verb, self.variant, readable=False)
-        return with_short_names(text) if self.variant else text
+        return re.sub(_NO_CODE, "\n", assemble(self.verb, self.variant)).lstrip()
 
     @derived
     def sha(self) -> str:
@@ -100,7 +99,7 @@ def directory() -> Traversable:
 
 def verbs() -> Iterable[str]:
     """Return the names of all scripts."""
-    return _sources(readable=False).verbs.keys()
+    return _sources().verbs.keys()
 
 
 def variants(verb: str) -> tuple[Variant, ...]:
@@ -141,9 +140,9 @@ class _Sources(NamedTuple):
     pieces: dict[tuple[str, str], str]
 
 
-def assemble(verb: str, variant: Variant = (), *, readable: bool = True) -> str:
+def assemble(verb: str, variant: Variant = ()) -> str:
     """Return the text of a script with its includes and pieces inserted."""
-    scripts, includes, pieces = _sources(readable=readable)
+    scripts, includes, pieces = _sources()
     if verb not in scripts or variant not in variants(verb):
         raise FileNotFoundError(f"there is no script {verb!r} for the variant {variant}")
     folders, names = (*variant, verb, COMMON), {name for _, name in pieces}
@@ -172,20 +171,19 @@ def assemble(verb: str, variant: Variant = (), *, readable: bool = True) -> str:
 
 
 @cache
-def _sources(*, readable: bool) -> _Sources:
+def _sources() -> _Sources:
     """Read all files; importlib imports a part of its own for that."""
     with unforked:
-        return _read_sources(readable=readable)
+        return _read_sources()
 
 
-def _read_sources(*, readable: bool) -> _Sources:
+def _read_sources() -> _Sources:
     sources = _Sources({}, {}, {})
 
     def texts(folder: Traversable) -> Iterator[tuple[str, str]]:
         for entry in folder.iterdir():
             if entry.name.endswith(".lua"):
-                text = entry.read_text("utf-8")
-                yield entry.name.removesuffix(".lua"), text if readable else minified(text)
+                yield entry.name.removesuffix(".lua"), entry.read_text("utf-8")
 
     for folder in directory().iterdir():
         if folder.name == "pieces":
@@ -195,59 +193,3 @@ def _read_sources(*, readable: bool) -> _Sources:
         elif folder.is_dir():
             (sources.includes if folder.name == "include" else sources.verbs).update(texts(folder))
     return sources
-
-
-_STRING: Final = r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\[(?P<level>=*)\[.*?\](?P=level)\]"""
-
-_BLANKS: Final = (
-    rf"""(?s)(?P<kept>{_STRING})"""
-    r"""|(?P<ends>(?:[ \t]*(?:--(?!\[=*\[|[ ](?:include|paste|rare):)[^\n]*)?\n)+[ \t]*)"""
-    r"""|(?P<unknown>--\[|["'])"""
-)
-"""A string, or the ends of lines with comments, blank lines and indentation."""
-
-_TOKEN: Final = (
-    rf"""(?s)(?P<string>{_STRING})|(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*)|(?P<dots>\.\.\.)"""
-    r"""|(?<!\d)[ ]?(?P<concatenation>\.\.)[ ]?(?![\d.])|(?P<field>[.:][A-Za-z_]\w*)"""
-    r"""|(?<!-)[ ]?(?P<minus>-)[ ]?(?! ?-)|[ ]?(?P<sign>[=~<>]=|[=<>,(){}+*/%])[ ]?|(?P<other>.)"""
-)
-_DECLARED: Final = r"\b(?:local|for) (?:function )?(\w+(?:, \w+)*(?:\([\w, ]*)?)|\bfunction\(([\w, ]*)"
-_BRACES: Final = r"\{([^{}]*)\}"
-
-
-def minified(text: str) -> str:
-    """Return Lua code without comments, indentation and blank lines; `ValueError` for a long comment."""
-
-    def shortened(token: re.Match[str]) -> str:
-        if token["unknown"]:
-            raise ValueError(f"a long comment or an unfinished string: {text[token.start() :][:40]!r}")
-        return token["kept"] or "\n"
-
-    return re.sub(_BLANKS, shortened, text + "\n").lstrip("\n")
-
-
-def with_short_names(text: str) -> str:
-    """Return minified code with short local names and without blanks around signs.
-
-    A name is replaced in every scope.  A name that is also a key in a table is not replaced.
-    """
-    names = Counter(token["name"] for token in re.finditer(_TOKEN, text) if token["name"])
-    local = {name for found in re.findall(_DECLARED, text) for name in re.findall(r"\w+", "".join(found))}
-    local -= set(_keys(text))
-    free = (name for name in _short_names() if name not in names)
-    short = {name: next(free) for name, _ in names.most_common() if name in local}
-    return re.sub(_TOKEN, lambda token: short.get(token[0], token[0].strip(" ") or token[0]), text)
-
-
-def _keys(text: str) -> Iterator[str]:
-    """Yield the names that are keys in a table; the result may contain other names as well."""
-    while "{" in text:
-        for inner in re.findall(_BRACES, text):
-            yield from re.findall(r"(\w+) =(?!=)", inner)
-        text = re.sub(_BRACES, "", text)
-
-
-def _short_names() -> Iterator[str]:
-    """Yield names of one letter, then of two."""
-    for length in (1, 2):
-        yield from map("".join, itertools.product(string.ascii_letters, repeat=length))
