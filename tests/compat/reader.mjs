@@ -127,7 +127,7 @@ function shardKey(name, shard, shards, j = 0) {
 async function sharded(server, name, record, items) {
   const [head, shards, seed] = [parsed(record, SHARDED), ...[64, 72].map((at) => Number(record.readBigUInt64BE(at)))];
   check(record.readUInt16BE(88) === IN_USE, 'its shards are being made, or deleted');
-  check(record.readUInt16BE(90) === 1 && record.readUInt32BE(92) === 0, 'its shards are on a list of servers');
+  check(record.readUInt16BE(90) === 1 && record.readUInt32BE(92) === 0, 'the shard record has other numbers in bytes 90 to 95');
   check(record.length === RECORD_BYTES + 8 * shards, 'the shard record was cut');
   const [found, shares] = [[], Array.from({ length: shards }, () => [])];
   items.forEach((item, i) => shares[Math.floor((murmur32(item, seed) * shards) / 2 ** 32)].push(i));

@@ -43,8 +43,8 @@ MAX_RANGES: Final = 256
 
 RECORD_BYTES: Final = 96
 _EXTENSION: Final = struct.Struct(">QQQHHI")
-_ONE_CLIENT: Final = 1, 0
-"""The last two numbers of a record, which earlier releases used for lists of servers."""
+_LAST: Final = 1, 0
+"""The last two numbers before the table, the same in every record."""
 
 IN_USE: Final = 0
 MAKING: Final = 1
@@ -84,7 +84,7 @@ class ShardRecord:
     def pack(self) -> bytes:
         """Return the stored bytes."""
         numbers = (self.shards, self.seed, self.shard_capacity, self.state)
-        return self.head.pack() + _EXTENSION.pack(*numbers, *_ONE_CLIENT) + self.table
+        return self.head.pack() + _EXTENSION.pack(*numbers, *_LAST) + self.table
 
     @property
     def table(self) -> bytes:
@@ -154,15 +154,13 @@ def parse(data: bytes) -> ShardRecord:
     head = header.parse(data[: limits.HEADER_BYTES], KIND)
     if len(data) < RECORD_BYTES:
         raise ValueError(f"a record has {RECORD_BYTES} bytes or more, not {len(data)}")
-    shards, seed, capacity, state, *rest = _EXTENSION.unpack(data[limits.HEADER_BYTES : RECORD_BYTES])
+    shards, seed, capacity, state, *last = _EXTENSION.unpack(data[limits.HEADER_BYTES : RECORD_BYTES])
     table = data[RECORD_BYTES:]
-    if tuple(rest) != _ONE_CLIENT:
-        raise ValueError(f"its shards are on a list of {rest[0]} servers, not on one or on a cluster")
     possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1 and state <= NEW
-    if not possible or len(table) != 8 * shards:
+    if not possible or tuple(last) != _LAST or len(table) != 8 * shards:
         raise ValueError(
             f"its parameters make no sharded filter: shards {shards}, seed {seed}, capacity {capacity}, "
-            f"state {state}, table of {len(table)} bytes"
+            f"state {state}, numbers {last}, table of {len(table)} bytes"
         )
     return ShardRecord(
         head=head,
