@@ -22,6 +22,7 @@ import fakeredis
 import pytest
 import redis
 
+import bloomredis
 from tests.support.clock import Clock, patched
 from tests.support.clusters import SERVERS as OF_CLUSTERS
 from tests.support.drivers import DRIVERS
@@ -142,6 +143,13 @@ def servers() -> Iterator[Callable[[str], Server]]:
             return started[name]
 
         yield get
+
+
+@pytest.fixture
+def set_hook() -> Iterator[Callable[[Any], None]]:
+    """A function that sets the hook of the process; the end of the test removes it."""
+    yield bloomredis.instrument
+    bloomredis.instrument(None)
 
 
 @pytest.fixture

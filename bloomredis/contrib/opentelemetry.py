@@ -16,7 +16,7 @@ except ImportError as error:
 
 
 class Telemetry:
-    """A hook that reports calls: `bloomredis.instrument(Telemetry())`, or `observe=` of a filter.
+    """A hook that reports calls: `bloomredis.instrument(Telemetry())`.
 
     Each call is counted, and is a child span of the current one, such as `bloomredis.add_many seen`.  During
     the call it is the current span, so that the client's spans are its children.  The attributes are names,

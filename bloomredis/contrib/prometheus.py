@@ -35,7 +35,7 @@ GAUGES: Final = {
 
 
 class Metrics:
-    """A hook that counts calls: `bloomredis.instrument(Metrics())`, or `observe=` of a filter.
+    """A hook that counts calls: `bloomredis.instrument(Metrics())`.
 
     The labels are names of filters, verbs, outcomes and answers, never an item.  A call takes a few
     microseconds more, and no round trip.

@@ -78,8 +78,6 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -188,8 +186,6 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -240,8 +236,6 @@ class RotatingBloomFilter(Filter[I]):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -296,8 +290,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -351,8 +343,6 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 

@@ -16,7 +16,6 @@ from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connected, connecting, is_address
 from bloomredis.drivers.others import Others
 from bloomredis.errors import BloomError
-from bloomredis.operations.events import Hook
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.routed import RoutedOperations
 from bloomredis.operations.options import Options, Seconds
@@ -60,8 +59,6 @@ class Bound(Generic[C]):
     For several servers it is a list.
     """
     _operations: Operations
-    _observe: Hook | None = None
-    """The filter's own hook."""
     _stored_operations: ClassVar[Callable[..., Operations] | None] = None
     """Makes the operations of a filter that is opened; None if the constructor of the class makes them."""
     _OPTIONS: ClassVar[frozenset[str]] = frozenset(each.name for each in fields(Options))
@@ -82,7 +79,6 @@ class Bound(Generic[C]):
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
         self._operations = operations
-        self._observe = operations.options.observe
         self._others = Others[Self]()
         self._by_loop: dict[object, Self] = {}
         self._address = client if is_address(client) else None
@@ -207,7 +203,7 @@ class Bound(Generic[C]):
         if getattr(operations, "layout", None) is not None:  # that of another system
             return self
         options, layout = operations.options, operations.local_parameters().get("layout")
-        given = {"encode": options.encode, "observe": self._observe}
+        given = {"encode": options.encode}
         client = self._address if self._is_asyncio and self._address is not None else self._client
         if layout == ModuleItems.name:
             made: Self = cast("Any", type(self))(client, self.name, layout=layout, **given)
@@ -251,7 +247,6 @@ class Bound(Generic[C]):
         other.__dict__.update(
             _address=self._address,
             _operations=operations,
-            _observe=self._observe,
             _others=others or Others[Self](),
             _by_loop={},
         )

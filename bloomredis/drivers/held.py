@@ -24,7 +24,6 @@ class HeldClaim:
         "__weakref__",
         "_answer",
         "_filter",
-        "_observe",
         "_operations",
         "_process",
         "_state",
@@ -34,7 +33,6 @@ class HeldClaim:
     def __init__(self, seen: Any, state: ClaimState, *, renew: bool = False) -> None:
         self._filter = seen
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
-        self._observe = seen._observe  # noqa: SLF001
         self._answer = seen._answer  # noqa: SLF001
         self._state = state
         self._process = process()  # the process that made or entered it

@@ -79,8 +79,6 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -189,8 +187,6 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -241,8 +237,6 @@ class RotatingBloomFilter(Filter[I]):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -297,8 +291,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -352,8 +344,6 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
-    :param observe: a hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.
-        None takes the hook of the process, if there is one.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 

@@ -1,4 +1,4 @@
-"""Observation of public calls: the hook of a filter or of the process gets one event for each call.
+"""Observation of public calls: the hook of the process gets one event for each call.
 
 `observed` wraps each public method that may reach the server.  Without a hook it only passes the call on.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, cast
 
 from bloomredis import errors
 from bloomredis.arguments import shown
-from bloomredis.operations.events import CallEvent, CallOutcome, Hook, Report, check_hook
+from bloomredis.operations.events import CallEvent, CallOutcome, Hook, Report
 from bloomredis.protocol.metering import Meter
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -97,24 +97,25 @@ def instrument(hook: Hook | None) -> None:
     """Call a hook with a `CallEvent` after each public call of every filter in this process.
 
     None removes the hook.  The hook runs in the thread or task of the call, which waits for it.  Errors of
-    the hook are logged, not raised.  A filter created with `observe=` calls that hook instead.
+    the hook are logged, not raised.
 
     A hook with a method `around(filter, kind, verb)` surrounds the call: the method returns a context
     manager, which is entered before the call and yields the function to call with the event.
 
     :raises TypeError: the hook is neither callable nor has a method `around`.
     """
-    check_hook("hook", hook)
+    if hook is not None and not callable(hook) and not hasattr(type(hook), "around"):
+        raise TypeError(f"hook must be a callable, have a method around(), or be None, not {shown(hook)}")
     process.hook = hook
 
 
 def observed(method: F) -> F:
-    """Return a public method that reports each call to the filter's hook, or else to the process's hook."""
+    """Return a public method that reports each call to the hook of the process."""
     verb, is_coroutine = _Verb(method.__name__.lstrip("_")), inspect.iscoroutinefunction(method)
     reported = verb.wait if is_coroutine else verb.call
 
     def call(target: Any, item: Any = _NOTHING, /, *args: Any, **kwargs: Any) -> Any:
-        if (hook := target._observe) is None and (hook := process.hook) is None:
+        if (hook := process.hook) is None:
             if item is _NOTHING:
                 return method(target, **kwargs)
             # Unpacking the arguments would take 3% of an add that shares its round trip.

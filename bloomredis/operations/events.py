@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, Protocol
 
-from bloomredis.arguments import shown
-
 CallOutcome = Literal[
     "ok", "unknown", "failed", "refused", "lost", "interrupted", "full", "cancelled", "error"
 ]
@@ -73,9 +71,3 @@ class Around(Protocol):
 
 Hook = Report | Around
 """A hook, which is told of each call; its errors are logged."""
-
-
-def check_hook(what: str, hook: object) -> None:
-    """Raise `TypeError` for an object that is neither a hook nor None."""
-    if hook is not None and not callable(hook) and not hasattr(type(hook), "around"):
-        raise TypeError(f"{what} must be a callable, have a method around(), or be None, not {shown(hook)}")

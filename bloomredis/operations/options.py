@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Literal, TypedD
 from bloomredis import arguments
 from bloomredis.arguments import OnFull, OnLost
 from bloomredis.bits.encoding import Item, number_of
-from bloomredis.operations.events import Hook, check_hook
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.foreign.bitmap import ForeignLayout
 from bloomredis.stored.planning import StorageOptions
@@ -63,9 +62,6 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key."""
     replica_timeout: Seconds
     """Seconds (or a timedelta) to wait for the replicas, by default 1."""
-    observe: Hook | None
-    """A hook that is called with a `CallEvent` after each call: see `bloomredis.instrument`.  None takes the
-    hook of the process, if there is one."""
 
 
 Common = CommonParameters[Any]
@@ -201,7 +197,6 @@ class Options:
     keep_connection: bool | None = None
     min_replicas: int = 0
     replica_timeout: Seconds = 1.0
-    observe: Hook | None = None
 
     def __post_init__(self) -> None:
         arguments.on_lost(self.on_lost, can_create=True)
@@ -212,7 +207,6 @@ class Options:
                 f"encode must be a callable or None, not {type(self.encode).__name__} "
                 f"{arguments.shown(self.encode)}"
             )
-        check_hook("observe", self.observe)
         self.wait  # noqa: B018 - checks its parameters
 
     @property

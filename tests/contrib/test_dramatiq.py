@@ -63,9 +63,10 @@ class Office:
 
 
 @pytest.fixture
-def seen(any_client: redis.Redis, clock: Clock) -> BloomFilter[Any]:
+def seen(any_client: redis.Redis, clock: Clock, set_hook: Any) -> BloomFilter[Any]:
     """A filter; a message whose item is busy comes again at once."""
-    return BloomFilter(any_client, "orders", **SIZE, observe=WhenBusy(partial(clock.advance, 60)))
+    set_hook(WhenBusy(partial(clock.advance, 60)))
+    return BloomFilter(any_client, "orders", **SIZE)
 
 
 def test_an_actor_runs_once_for_its_arguments(seen: BloomFilter) -> None:
@@ -219,10 +220,13 @@ def test_the_next_message_of_a_pipeline_comes_before_the_commit(seen: BloomFilte
     assert (billed, committed, "a" in seen) == (["a"], [False], True)
 
 
-def test_a_busy_item_comes_again_when_it_may_be_free(any_client: redis.Redis, clock: Clock) -> None:
+def test_a_busy_item_comes_again_when_it_may_be_free(
+    any_client: redis.Redis, clock: Clock, set_hook: Any
+) -> None:
     """A dead worker's item is taken after its lease, and no retry is used up."""
     busy = WhenBusy(partial(clock.end_leases, any_client))
-    seen: Any = BloomFilter(any_client, "orders", **SIZE, observe=busy)
+    set_hook(busy)
+    seen: Any = BloomFilter(any_client, "orders", **SIZE)
     office = Office(seen)
     assert seen.claim("('_ship', ('a',), [])")
     office.broker.enqueue(office.ship.message_with_options(args=("a",), max_retries=0))

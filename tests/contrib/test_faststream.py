@@ -273,28 +273,32 @@ def test_another_middleware_may_call_the_handler_again(any_server: Server) -> No
 
 
 def test_a_busy_message_waits_for_a_consumer_that_died(
-    any_server: Server, any_client: redis.Redis, clock: Clock
+    any_server: Server, any_client: redis.Redis, clock: Clock, set_hook: Any
 ) -> None:
     """After the dead consumer's lease, the message is handled."""
     busy = WhenBusy(partial(clock.end_leases, any_client))
+    set_hook(busy)
 
     async def run() -> list[str]:
-        seen = filter_on(any_server, observe=busy)
+        seen = filter_on(any_server)
         assert await seen.claim("a")
         return await handled(seen, "a")
 
     assert (asyncio.run(run()), busy.times) == (["a"], 1)
 
 
-def test_a_message_waits_while_another_consumer_handles_it(any_server: Server, clock: Clock) -> None:
+def test_a_message_waits_while_another_consumer_handles_it(
+    any_server: Server, clock: Clock, set_hook: Any
+) -> None:
     """It waits as long as the other consumer needs, and is then done.
 
     If it were refused, its offset would be committed with the next message of another partition.
     """
     busy = WhenBusy(partial(clock.advance, 60))
+    set_hook(busy)
 
     async def run() -> list[str]:
-        seen = filter_on(any_server, observe=busy)
+        seen = filter_on(any_server)
         async with seen.claim("a") as claim:
             assert claim
             waiting = asyncio.create_task(handled(seen, "a"))

@@ -20,6 +20,8 @@ from bloomredis.contrib.opentelemetry import Telemetry
 from tests.contrib import pages
 from tests.support.servers import Server
 
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
+
 
 @pytest.fixture
 def spans() -> InMemorySpanExporter:
@@ -39,10 +41,10 @@ def tracers(spans: InMemorySpanExporter) -> TracerProvider:
 
 
 @pytest.fixture
-def seen(any_client: redis.Redis, tracers: Any, metrics: Any) -> BloomFilter:
+def seen(any_client: redis.Redis, tracers: Any, metrics: Any, set_hook: Any) -> BloomFilter:
     """A filter whose calls are reported."""
-    hook = Telemetry(tracer_provider=tracers, meter_provider=MeterProvider([metrics]))
-    return BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-6, observe=hook)
+    set_hook(Telemetry(tracer_provider=tracers, meter_provider=MeterProvider([metrics])))
+    return BloomFilter(any_client, "seen", **SIZE)
 
 
 def test_a_call_is_a_span_below_the_current_one(seen: BloomFilter, tracers: Any, spans: Any) -> None:
@@ -59,11 +61,16 @@ def test_a_call_is_a_span_below_the_current_one(seen: BloomFilter, tracers: Any,
 
 @pytest.mark.parametrize("is_asyncio", [False, True])
 def test_spans_of_the_client_are_children(
-    any_server: Server, tracers: TracerProvider, spans: InMemorySpanExporter, *, is_asyncio: bool
+    any_server: Server,
+    tracers: TracerProvider,
+    spans: InMemorySpanExporter,
+    set_hook: Any,
+    *,
+    is_asyncio: bool,
 ) -> None:
     """The span of a command, made by the client's instrumentation, is a child of the call's span."""
-    tracer, hook = tracers.get_tracer("client"), Telemetry(tracer_provider=tracers)
-    made: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6, "observe": hook}
+    tracer = tracers.get_tracer("client")
+    set_hook(Telemetry(tracer_provider=tracers))
 
     class Client(redis.Redis):
         def execute_command(self, *args: Any, **options: Any) -> Any:
@@ -77,12 +84,12 @@ def test_spans_of_the_client_are_children(
 
     async def main() -> None:
         async with AsyncClient(unix_socket_path=any_server.socket) as client:
-            await bloomredis.asyncio.BloomFilter(client, "seen", **made).contains("a")
+            await bloomredis.asyncio.BloomFilter(client, "seen", **SIZE).contains("a")
 
     if is_asyncio:
         asyncio.run(main())
     else:
-        BloomFilter(Client(unix_socket_path=any_server.socket), "seen", **made).contains("a")
+        BloomFilter(Client(unix_socket_path=any_server.socket), "seen", **SIZE).contains("a")
     *commands, call = spans.get_finished_spans()
     assert call.name == "bloomredis.contains seen"
     assert commands

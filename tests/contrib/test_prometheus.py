@@ -43,9 +43,10 @@ def registry() -> prometheus_client.CollectorRegistry:
 
 
 @pytest.fixture
-def seen(any_client: redis.Redis, registry: Any) -> BloomFilter:
+def seen(any_client: redis.Redis, registry: Any, set_hook: Any) -> BloomFilter:
     """A filter with metrics in the registry."""
-    return BloomFilter(any_client, "seen", observe=Metrics(registry), **SIZE)
+    set_hook(Metrics(registry))
+    return BloomFilter(any_client, "seen", **SIZE)
 
 
 @pytest.fixture
@@ -123,10 +124,13 @@ def test_losses_are_counted(any_client: redis.Redis, seen: BloomFilter, registry
     assert losses == [2, 1]
 
 
-def test_what_the_local_cache_answers_is_counted(any_client: redis.Redis, registry: Any) -> None:
+def test_what_the_local_cache_answers_is_counted(
+    any_client: redis.Redis, registry: Any, set_hook: Any
+) -> None:
     """An answer of the cache counts no round trip."""
     options: dict[str, Any] = SIZE | {"local_cache": True, "local_cache_check": 100}
-    f = BloomFilter(any_client, "seen", observe=Metrics(registry), **options)
+    set_hook(Metrics(registry))
+    f = BloomFilter(any_client, "seen", **options)
     f.add("a")
     before = registry.get_sample_value("bloomredis_round_trips_total", {"filter": "seen"})
     f.add("a")

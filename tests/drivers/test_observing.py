@@ -1,4 +1,4 @@
-"""Observed calls: one event each, for the hook of a filter or of the process."""
+"""Observed calls: one event each, for the hook of the process."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 
 
 @pytest.fixture
-def events() -> Iterator[list[CallEvent]]:
+def events(set_hook: Any) -> list[CallEvent]:
     """The events of all filters in this process."""
     found: list[CallEvent] = []
-    instrument(found.append)
-    yield found
-    instrument(None)
+    set_hook(found.append)
+    return found
 
 
 def numbers(events: list[CallEvent]) -> list[tuple[str, int, int | None]]:
@@ -44,10 +43,9 @@ def numbers(events: list[CallEvent]) -> list[tuple[str, int, int | None]]:
     return found
 
 
-def test_each_verb_has_its_numbers(bloom: Any, any_client: redis.Redis) -> None:
+def test_each_verb_has_its_numbers(bloom: Any, any_client: redis.Redis, events: list[CallEvent]) -> None:
     """An event has the number of items of its call, and how many of them were new."""
-    events: list[CallEvent] = []
-    f = bloom(any_client, "seen", observe=events.append, **SIZE)
+    f = bloom(any_client, "seen", **SIZE)
     f.add("a")
     f.add("a")
     f.contains("b")
@@ -71,10 +69,9 @@ def test_each_verb_has_its_numbers(bloom: Any, any_client: redis.Redis) -> None:
     assert numbers(events) == [(verb, 0, None) for verb in whole]
 
 
-def test_claims_have_theirs(bloom: Any, any_client: redis.Redis) -> None:
+def test_claims_have_theirs(bloom: Any, any_client: redis.Redis, events: list[CallEvent]) -> None:
     """Calls of a filter about claims and calls of a claim have events; "new" counts the claimed items."""
-    events: list[CallEvent] = []
-    f = bloom(any_client, "seen", observe=events.append, **SIZE)
+    f = bloom(any_client, "seen", **SIZE)
     claim = f.claim("a")
     for call in (claim.extend(9), claim.commit()) if claim else ():
         bloom.wait(call)
@@ -86,10 +83,9 @@ def test_claims_have_theirs(bloom: Any, any_client: redis.Redis) -> None:
     ]
 
 
-def test_an_event_says_who_was_called(any_client: redis.Redis) -> None:
+def test_an_event_says_who_was_called(any_client: redis.Redis, events: list[CallEvent]) -> None:
     """An event has the filter, its class, the time, one round trip and success; it is immutable."""
-    events: list[CallEvent] = []
-    f = BloomFilter(any_client, "seen", observe=events.append, **SIZE)
+    f = BloomFilter(any_client, "seen", **SIZE)
     f.add("warm")
     f.add("a")
     event = events[-1]
@@ -101,36 +97,38 @@ def test_an_event_says_who_was_called(any_client: redis.Redis) -> None:
         event.items = 2  # type: ignore[misc]  # tested on purpose
 
 
-def test_a_call_that_needs_no_server_has_no_round_trip(any_client: redis.Redis) -> None:
+def test_a_call_that_needs_no_server_has_no_round_trip(
+    any_client: redis.Redis, events: list[CallEvent]
+) -> None:
     """A call that a local cache answers has no round trip."""
-    events: list[CallEvent] = []
-    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=60, observe=events.append, **SIZE)
+    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=60, **SIZE)
     f.add("a")
     f.add("a")
     assert [each.round_trips > 0 for each in events] == [True, False]
 
 
 @for_each("by_token", [False, True])
-def test_who_asks_for_the_answer_of_an_earlier_call_is_seen(any_server: Server, *, by_token: bool) -> None:
+def test_who_asks_for_the_answer_of_an_earlier_call_is_seen(
+    any_server: Server, events: list[CallEvent], *, by_token: bool
+) -> None:
     """A retry by token or on the same object counts as a receipt; the call with the lost reply does not."""
-    events: list[CallEvent] = []
+    events.clear()
     with proxied(any_server.socket) as proxy, any_server.client() as client:
-        f = BloomFilter(proxy.client(), "seen", observe=events.append, **SIZE)
+        f = BloomFilter(proxy.client(), "seen", **SIZE)
         f.add("warm")
         proxy.always("add", lost)
         with pytest.raises(OutcomeUnknownError) as caught:
             f.add("a")
-        asked = BloomFilter(client, "seen", observe=events.append, **SIZE) if by_token else f
+        asked = BloomFilter(client, "seen", **SIZE) if by_token else f
         proxy.always("add", passed)
         assert asked.add("a", token=caught.value.token if by_token else None)
     assert [each.receipts for each in events] == [0, 0, 1]
 
 
-def test_errors_have_their_outcome(any_server: Server) -> None:
+def test_errors_have_their_outcome(any_server: Server, events: list[CallEvent]) -> None:
     """A failed call's event has its outcome and no new items."""
-    events: list[CallEvent] = []
     with proxied(any_server.socket) as proxy, any_server.client() as client:
-        f = BloomFilter(proxy.client(), "seen", observe=events.append, **SIZE)
+        f = BloomFilter(proxy.client(), "seen", **SIZE)
         f.add("warm")
         proxy.always("add", lost)
         for call in (lambda: f.add("a"), lambda: f.add_many(["b"]), lambda: f.add_many(7)):  # type: ignore[arg-type]
@@ -148,27 +146,25 @@ def test_errors_have_their_outcome(any_server: Server) -> None:
 
 
 def test_the_hook_of_the_process_hears_all(any_client: redis.Redis, events: list[CallEvent]) -> None:
-    """The process's hook sees filters made before and after, except those with their own, until removed."""
-    own: list[CallEvent] = []
+    """The hook sees filters made before and after, until it is removed."""
     after = BloomFilter(any_client, "after", **SIZE)
-    with_own = BloomFilter(any_client, "own", observe=own.append, **SIZE)
     instrument(None)
     before = BloomFilter(any_client, "before", **SIZE)
     before.add("a")
     assert events == []
     instrument(events.append)
-    for f in (before, after, with_own):
+    for f in (before, after):
         f.add("b")
     assert [each.filter for each in events] == ["before", "after"]
-    assert [each.filter for each in own] == ["own"]
     instrument(None)
     before.add("c")
     assert len(events) == 2
 
 
-def test_no_method_of_an_object_is_replaced(any_client: redis.Redis, events: list[CallEvent]) -> None:
+@pytest.mark.usefixtures("events")
+def test_no_method_of_an_object_is_replaced(any_client: redis.Redis) -> None:
     """Observed or not, a filter and a claim have the methods of their classes, with their signatures."""
-    f = BloomFilter(any_client, "seen", observe=events.append, **SIZE)
+    f = BloomFilter(any_client, "seen", **SIZE)
     claim = f.claim("a")
     assert not f.__dict__.keys() & {*CALLS}
     assert not hasattr(claim, "__dict__")
@@ -281,10 +277,11 @@ def test_no_public_class_is_left_out(module: Any) -> None:
     assert others <= {"CallEvent", "FilterInfo", "FilterPlan", "LocalFilter", "Skipped"}
 
 
-def test_a_call_inside_another_has_its_own_round_trips(any_client: redis.Redis) -> None:
+def test_a_call_inside_another_has_its_own_round_trips(
+    any_client: redis.Redis, events: list[CallEvent]
+) -> None:
     """A nested call's round trips count for that call alone; afterwards the thread counts nothing."""
-    events: list[CallEvent] = []
-    seen, others = (BloomFilter(any_client, name, observe=events.append, **SIZE) for name in "ab")
+    seen, others = (BloomFilter(any_client, name, **SIZE) for name in "ab")
     seen.add("x")
     others.add("x")
     seen.load(["warm"])
@@ -329,10 +326,11 @@ class Surrounding:
 INSIDE: ContextVar[str] = ContextVar("inside", default="")
 
 
-def test_a_hook_can_be_around_a_call(bloom: Any, any_client: redis.Redis) -> None:
+def test_a_hook_can_be_around_a_call(bloom: Any, any_client: redis.Redis, set_hook: Any) -> None:
     """The hook is entered before the call with its names, called with the event, and left."""
     hook = Surrounding()
-    f = bloom(any_client, "seen", observe=hook, **SIZE)
+    set_hook(hook)
+    f = bloom(any_client, "seen", **SIZE)
     f.add("a")
     with pytest.raises(TypeError):
         f.add_many(7)
@@ -342,7 +340,7 @@ def test_a_hook_can_be_around_a_call(bloom: Any, any_client: redis.Redis) -> Non
     ]
 
 
-def test_a_call_is_made_inside_of_its_hook(any_server: Server, any_client: redis.Redis) -> None:
+def test_a_call_is_made_inside_of_its_hook(any_server: Server, set_hook: Any) -> None:
     """Commands are sent in the context of the hook, in the caller's thread or task."""
     inside: list[str] = []
 
@@ -358,12 +356,13 @@ def test_a_call_is_made_inside_of_its_hook(any_server: Server, any_client: redis
 
     async def main() -> None:
         async with AsyncClient(unix_socket_path=any_server.socket) as client:
-            f = bloomredis.asyncio.BloomFilter(client, "seen", observe=Surrounding(), **SIZE)
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
             await asyncio.gather(f.contains("a"), f.info())
             async with f.claim("b") as claim:
                 assert claim
 
-    BloomFilter(Client(unix_socket_path=any_server.socket), "seen", observe=Surrounding(), **SIZE).add("a")
+    set_hook(Surrounding())
+    BloomFilter(Client(unix_socket_path=any_server.socket), "seen", **SIZE).add("a")
     assert set(inside) == {"add"}
     asyncio.run(main())
     assert {"contains", "info", "claim", "commit"} <= set(inside)
@@ -372,11 +371,12 @@ def test_a_call_is_made_inside_of_its_hook(any_server: Server, any_client: redis
 
 @for_each("failing", ["enter", "report", "leave"])
 def test_a_hook_around_that_fails_is_logged(
-    bloom: Any, any_client: redis.Redis, caplog: pytest.LogCaptureFixture, failing: str
+    bloom: Any, any_client: redis.Redis, set_hook: Any, caplog: pytest.LogCaptureFixture, failing: str
 ) -> None:
     """The call keeps its answer or error, and every hook that was entered is left."""
     hook = Surrounding(failing)
-    f = bloom(any_client, "seen", observe=hook, **SIZE)
+    set_hook(hook)
+    f = bloom(any_client, "seen", **SIZE)
     caplog.clear()
     with caplog.at_level(logging.ERROR, "bloomredis"):
         assert f.add(failing)
@@ -386,22 +386,20 @@ def test_a_hook_around_that_fails_is_logged(
     assert hook.seen.count("leave") == (0 if failing == "enter" else 2)
 
 
-def test_a_hook_around_may_want_no_event(bloom: Any, any_client: redis.Redis) -> None:
+def test_a_hook_around_may_want_no_event(bloom: Any, any_client: redis.Redis, set_hook: Any) -> None:
     """A hook that yields None gets no event."""
     hook = Surrounding("mute")
-    assert bloom(any_client, "seen", observe=hook, **SIZE).add("a")
+    set_hook(hook)
+    assert bloom(any_client, "seen", **SIZE).add("a")
     assert hook.seen[1:] == ["enter", "leave"]
 
 
-def test_a_claim_that_was_made_before_is_seen(any_client: redis.Redis) -> None:
-    """The process's hook sees the commit of an earlier claim."""
+def test_a_claim_that_was_made_before_is_seen(any_client: redis.Redis, set_hook: Any) -> None:
+    """The hook sees the commit of an earlier claim."""
     found: list[CallEvent] = []
     claim = BloomFilter(any_client, "seen", **SIZE).claim("a")
-    instrument(found.append)
-    try:
-        claim.commit()
-    finally:
-        instrument(None)
+    set_hook(found.append)
+    claim.commit()
     assert [(each.filter, each.kind, each.verb) for each in found] == [("seen", "BloomFilter", "commit")]
 
 
@@ -414,14 +412,15 @@ def test_a_copy_is_observed_too(any_client: redis.Redis, events: list[CallEvent]
 
 
 def test_a_hook_that_fails_is_logged(
-    bloom: Any, any_client: redis.Redis, caplog: pytest.LogCaptureFixture
+    bloom: Any, any_client: redis.Redis, set_hook: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The call keeps its answer, and the error is logged."""
 
     def hook(_: CallEvent) -> None:
         raise KeyError("hook")
 
-    f = bloom(any_client, "seen", observe=hook, **SIZE)
+    set_hook(hook)
+    f = bloom(any_client, "seen", **SIZE)
     with caplog.at_level(logging.ERROR, "bloomredis"):
         assert f.add("a")
         assert f.add_many(["a", "b"]) == [False, True]
@@ -429,19 +428,16 @@ def test_a_hook_that_fails_is_logged(
 
 
 @for_each("hook", ["print", 7])
-def test_a_bad_hook_is_refused(bloom: Any, hook: Any) -> None:
-    """A bad hook is refused, for the process and for a filter."""
+def test_a_bad_hook_is_refused(hook: Any) -> None:
+    """A hook that cannot be called raises a TypeError."""
     with pytest.raises(TypeError, match="hook must be a callable"):
         instrument(hook)
-    with pytest.raises(TypeError, match="observe must be a callable"):
-        bloom(redis.Redis(port=1), "seen", observe=hook, **SIZE)
 
 
-def test_threads_count_their_own_round_trips(any_server: Server) -> None:
+def test_threads_count_their_own_round_trips(any_server: Server, events: list[CallEvent]) -> None:
     """Each of several concurrent calls has one round trip."""
-    events: list[CallEvent] = []
     with any_server.client() as client:
-        f = BloomFilter(client, "seen", observe=events.append, **SIZE)
+        f = BloomFilter(client, "seen", **SIZE)
         f.add_many(["warm", "up"])
         events.clear()
         barrier = threading.Barrier(4)
@@ -457,13 +453,12 @@ def test_threads_count_their_own_round_trips(any_server: Server) -> None:
     assert len(events) == 200
 
 
-def test_tasks_that_share_a_round_trip(any_server: Server) -> None:
+def test_tasks_that_share_a_round_trip(any_server: Server, events: list[CallEvent]) -> None:
     """Each task has an event, and no more round trips are counted than were made."""
-    events: list[CallEvent] = []
 
     async def main() -> None:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
-            f = bloomredis.asyncio.BloomFilter(client, "seen", observe=events.append, **SIZE)
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
             await f.add_many(["warm", "up"])
             await f.contains("warm")
             events.clear()
@@ -480,10 +475,11 @@ def test_tasks_that_share_a_round_trip(any_server: Server) -> None:
     assert [(each.verb, each.new, each.outcome) for each in events] == [("add", 1, "ok")] * 20
 
 
-def test_claims_that_are_busy_or_lost_are_counted(bloom: Any, any_client: redis.Redis) -> None:
+def test_claims_that_are_busy_or_lost_are_counted(
+    bloom: Any, any_client: redis.Redis, events: list[CallEvent]
+) -> None:
     """Items that another worker holds count as busy, those whose claim a commit found lost as lost."""
-    events: list[CallEvent] = []
-    f = bloom(any_client, "seen", observe=events.append, **SIZE)
+    f = bloom(any_client, "seen", **SIZE)
     held = f.claim_many(["a", "b"])
     f.claim("a")
     f.claim_many(["a", "b", "c"])
@@ -492,10 +488,9 @@ def test_claims_that_are_busy_or_lost_are_counted(bloom: Any, any_client: redis.
     assert [(each.busy, each.lost) for each in events] == [(0, 0), (1, 0), (2, 0), (0, 2)]
 
 
-def test_answers_of_the_local_cache_are_counted(any_client: redis.Redis) -> None:
+def test_answers_of_the_local_cache_are_counted(any_client: redis.Redis, events: list[CallEvent]) -> None:
     """Only answers of the filter's local cache are counted, not those of the server."""
-    events: list[CallEvent] = []
-    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=60, observe=events.append, **SIZE)
+    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=60, **SIZE)
     f.add_many(["a", "b"])
     f.add_many(["a", "b"])
     f.add("a")
@@ -504,13 +499,14 @@ def test_answers_of_the_local_cache_are_counted(any_client: redis.Redis) -> None
 
 
 @for_each("verb", ["add", "claim"])
-def test_each_shared_round_trip_is_counted_once(any_server: Server, verb: str) -> None:
+def test_each_shared_round_trip_is_counted_once(
+    any_server: Server, events: list[CallEvent], verb: str
+) -> None:
     """The events of tasks have as many round trips as the server has seen scripts, batch after batch."""
-    events: list[CallEvent] = []
 
     async def main() -> None:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
-            f: Any = bloomredis.asyncio.BloomFilter(client, "seen", observe=events.append, **SIZE)
+            f: Any = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
             await f.add("opens")
             await f.claim("loads the script")
 

@@ -53,7 +53,7 @@ class Clock:
 
 
 class WhenBusy:
-    """A hook for a filter's `observe`: after each claim that meets a busy item it does something.
+    """A hook that does something after each claim that meets a busy item.
 
     :ivar times: how often that happened.
     """

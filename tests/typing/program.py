@@ -71,7 +71,6 @@ def constructors(client: redis.Redis) -> None:
         layout="blocked",
         ttl=timedelta(days=7),
         on_lost="recreate",
-        observe=print,
         on_full="raise",
         retry_safe=True,
         encode=None,
@@ -370,7 +369,7 @@ def observed(client: redis.Redis) -> None:
         log.info("%s %s %s %.3f s", event.filter, event.verb, event.outcome, event.seconds)
 
     instrument(report)
-    BloomFilter(client, "seen", observe=lambda event: log.info("%d", event.round_trips))
+    instrument(lambda event: log.info("%d", event.round_trips))
     instrument(None)
 
     class Around:
@@ -382,7 +381,6 @@ def observed(client: redis.Redis) -> None:
             yield report
 
     instrument(Around())
-    BloomFilter(client, "seen", observe=Around())
     instrument(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
