@@ -14,6 +14,7 @@ import redis.asyncio
 from benchmarks.runner.servers import started
 from bloomredis import BloomFilter
 from tests.support.servers import Server
+from tests.support.wrapping import wrapped
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,18 @@ class Bench:
         assert self.server.process is not None
         return [self.server.process.pid]
 
-    def filter(self, name: str, *, capacity: int, error_rate: float, **options: Any) -> BloomFilter:
+    def filter(
+        self, name: str, *, capacity: int, error_rate: float, client: Any = None, **options: Any
+    ) -> BloomFilter:
         """Create a filter of this library on the server and return it."""
         own: dict[str, Any] = {"layout": self.layout, **options}
-        made = BloomFilter(self.client, name, capacity=capacity, error_rate=error_rate, **own)
+        made = BloomFilter(client or self.client, name, capacity=capacity, error_rate=error_rate, **own)
         made.reserve()
         return made
+
+    def wrapped_client(self) -> Any:
+        """Return a client with a wrapped method, so that all calls go through its own methods."""
+        return wrapped(self.extra.enter_context(self.server.client()))
 
     def clean(self) -> None:
         """Delete all keys, synchronously; the script cache stays."""

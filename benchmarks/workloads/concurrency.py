@@ -17,7 +17,7 @@ from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.sides.valbloom import Valbloom
 from benchmarks.workloads import checks
 from benchmarks.workloads.items import strings
-from benchmarks.workloads.single import NOT_KEPT, RETURN_1
+from benchmarks.workloads.single import RETURN_1, WRAPPED
 
 THREADS: Final = "16 threads, one new item a call"
 SET: Final = "SET, redis.asyncio"
@@ -99,7 +99,7 @@ def by_tasks(
 
 def _thread_sides(bench: Bench) -> Iterator[Side]:
     new = checks.mostly_new(RATE)
-    for name, options in ((Ours.name, {}), (NOT_KEPT, {"keep_connection": False})):
+    for name, options in ((Ours.name, {}), (WRAPPED, {"client": bench.wrapped_client()})):
         ours = Ours(bench, suffix=name, **options)
         yield Side(name=name, run=partial(_by_threads, 16, ours.add_each), check=new)
     if RedisBloom.missing(bench) is None:

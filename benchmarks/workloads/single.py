@@ -23,7 +23,8 @@ RETURN_1: Final = "EVALSHA 'return 1'"
 """Lower bound: the cost of an empty script."""
 
 NO_RECEIPTS: Final = "bloomredis, retry_safe=False"
-NOT_KEPT: Final = "bloomredis, keep_connection=False"
+WRAPPED: Final = "bloomredis, wrapped client"
+"""A client that the library uses as it is."""
 NEW: Final = "add, one new item a call"
 KNOWN: Final = "add, one known item a call"
 CONTAINS: Final = "contains, one item a call"
@@ -77,10 +78,10 @@ def _made(bench: Bench) -> list[Peer]:
 
 def _new(bench: Bench) -> list[Side]:
     new = checks.mostly_new(RATE)
-    plain = Ours(bench, suffix=" plain", keep_connection=False)
+    through_client = Ours(bench, suffix=" wrapped", client=bench.wrapped_client())
     return [
         *(Side(name=peer.name, run=peer.add_each, check=new) for peer in _made(bench)),
-        Side(name=NOT_KEPT, run=plain.add_each, check=new),
+        Side(name=WRAPPED, run=through_client.add_each, check=new),
         Side(name=Sharded.name, run=Sharded(bench).add_each, check=new),
         floor(bench),
     ]

@@ -174,7 +174,7 @@ class Bound(Generic[C]):
         if isinstance(self._client, _NoClient):
             return self._client
         self._check_slots()
-        return connect_direct(self._client, self._operations.options.keep_connection)
+        return connect_direct(self._client)
 
     def _bind(self) -> None:
         """Make the objects that depend on the client."""

@@ -72,10 +72,6 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
-        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
-        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
-        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
@@ -180,10 +176,6 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
-        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
-        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
-        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
@@ -230,10 +222,6 @@ class RotatingBloomFilter(Filter[I]):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
-        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
-        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
-        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
@@ -284,10 +272,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
-        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
-        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
-        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.
@@ -337,10 +321,6 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     :param retry_safe: let a retry return the answer of the first execution, so that a lost reply never turns
         into "already there".  The default is True.
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param keep_connection: send scripts over a connection of the client's pool directly, bypassing the
-        client's per-call overhead, which is larger than the call itself.  The client's limits and retries
-        still apply.  None does so unless something else could notice, such as a subclass, instrumentation, a
-        blocking pool or a cluster.  True raises ValueError in these cases.  False never does so.
     :param min_replicas: number of replicas that must have a write before the call returns, by default 0; with
         fewer it raises `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key.
     :param replica_timeout: seconds (or a timedelta) to wait for the replicas, by default 1.

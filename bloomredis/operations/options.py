@@ -52,11 +52,6 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     there".  The default is True."""
     encode: Callable[[I], bytes] | None
     """Turns an item into bytes, for items that are not str, bytes or int."""
-    keep_connection: bool | None
-    """Send scripts over a connection of the client's pool directly, bypassing the client's per-call overhead,
-    which is larger than the call itself.  The client's limits and retries still apply.  None does so unless
-    something else could notice, such as a subclass, instrumentation, a blocking pool or a cluster.  True
-    raises ValueError in these cases.  False never does so."""
     min_replicas: int
     """Number of replicas that must have a write before the call returns, by default 0; with fewer it raises
     `OutcomeUnknownError`.  On a cluster these are replicas of the node that has the key."""
@@ -194,14 +189,12 @@ class Options:
     on_lost: OnLost = "raise"
     retry_safe: bool = True
     encode: Callable[[Any], bytes] | None = None
-    keep_connection: bool | None = None
     min_replicas: int = 0
     replica_timeout: Seconds = 1.0
 
     def __post_init__(self) -> None:
         arguments.on_lost(self.on_lost, can_create=True)
         arguments.flag("retry_safe", self.retry_safe)
-        arguments.flag("keep_connection", self.keep_connection, optional=True)
         if self.encode is not None and not callable(self.encode):
             raise TypeError(
                 f"encode must be a callable or None, not {type(self.encode).__name__} "

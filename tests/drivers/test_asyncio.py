@@ -325,7 +325,7 @@ def test_a_cancellation_that_the_client_loses(
 
     async def check() -> tuple[bool, bool]:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
-            f = BloomFilter(client, "seen", capacity=1000, error_rate=1e-9, keep_connection=False)
+            f = BloomFilter(client, "seen", capacity=1000, error_rate=1e-9)
             await f.add("warm")
             execute: Any = client.execute_command
             sent = asyncio.Event()

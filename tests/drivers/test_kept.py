@@ -69,8 +69,15 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-def make(client: Any, **options: Any) -> BloomFilter:
-    return BloomFilter(client, "kept", **SIZE, **options)
+def make(client: Any) -> BloomFilter:
+    return BloomFilter(client, "kept", **SIZE)
+
+
+def kept(client: Any) -> BloomFilter:
+    """Return a filter whose calls bypass the client's methods."""
+    f = make(client)
+    assert isinstance(f._transport, DirectClient)
+    return f
 
 
 def connections(client: redis.Redis) -> int:
@@ -146,6 +153,16 @@ class Overriding(redis.Redis):
         return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]  # redis-py's
 
 
+class Unknown:
+    """A client of no package that the library knows, without attributes."""
+
+    __slots__ = ()
+
+    def execute_command(self, *args: Any) -> Any: ...
+
+    def pipeline(self) -> Any: ...
+
+
 class OwnConnection(redis.Connection):
     """A user's own connection class."""
 
@@ -161,27 +178,20 @@ def _sentinel() -> Any:
     return sentinel([("127.0.0.1", 1)]).master_for("any")
 
 
-PLAIN: dict[str, tuple[Callable[[], Any], str]] = {
-    "a subclass": (Overriding, "execute_command of this Overriding"),
-    "a wrapper": (_patched, "execute_command of this Redis"),
-    "a blocking pool": (
-        lambda: redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url("redis://")),
-        "BlockingConnectionPool",
+OTHERS: dict[str, Callable[[], Any]] = {
+    "a subclass": Overriding,
+    "a wrapper": _patched,
+    "a blocking pool": lambda: redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url("redis://")),
+    "a sentinel": _sentinel,
+    "a connection class": lambda: redis.Redis(
+        connection_pool=redis.ConnectionPool(connection_class=OwnConnection)
     ),
-    "a sentinel": (_sentinel, "SentinelConnectionPool"),
-    "a connection class": (
-        lambda: redis.Redis(connection_pool=redis.ConnectionPool(connection_class=OwnConnection)),
-        "OwnConnection",
+    "a command packer": lambda: redis.Redis(connection_pool=redis.ConnectionPool(command_packer=object())),
+    "fakeredis": fakeredis.FakeRedis,
+    "asyncio's blocking pool": lambda: redis.asyncio.Redis(
+        connection_pool=redis.asyncio.BlockingConnectionPool()
     ),
-    "a command packer": (
-        lambda: redis.Redis(connection_pool=redis.ConnectionPool(command_packer=object())),
-        "packs commands in a way of its own",
-    ),
-    "fakeredis": (fakeredis.FakeRedis, "FakeRedisConnection"),
-    "asyncio's blocking pool": (
-        lambda: redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool()),
-        "BlockingConnectionPool",
-    ),
+    "a class of its own": Unknown,
 }
 
 
@@ -189,20 +199,11 @@ def class_for(client: Any) -> Any:
     return bloomredis.asyncio.BloomFilter if isinstance(client, redis.asyncio.Redis) else BloomFilter
 
 
-@for_each("name", PLAIN)
+@for_each("name", OTHERS)
 def test_other_clients_are_used_as_they_are(name: str) -> None:
     """If something could notice the difference, calls use the client's own methods."""
-    client = PLAIN[name][0]()
+    client = OTHERS[name]()
     assert class_for(client)(client, "kept", capacity=100, error_rate=0.01)._transport is client
-
-
-@for_each("name", PLAIN)
-def test_a_connection_that_cannot_be_kept(name: str) -> None:
-    """With keep_connection=True such a client raises an error that says why."""
-    made, reason = PLAIN[name]
-    client = made()
-    with pytest.raises(ValueError, match=f"keep_connection=True is not possible: .*({reason})"):
-        class_for(client)(client, "kept", capacity=100, error_rate=0.01, keep_connection=True)
 
 
 def test_single_connection_clients(own: redis.Redis, any_server: Server) -> None:
@@ -212,14 +213,8 @@ def test_single_connection_clients(own: redis.Redis, any_server: Server) -> None
         assert (f._transport, f.add("a"), f.add("a")) == (single, True, False)
 
 
-def test_keeping_can_be_switched_off(own: redis.Redis) -> None:
-    """With keep_connection=False calls use the client's own methods."""
-    f = make(own, keep_connection=False)
-    assert (f._transport, f.add("a")) == (own, True)
-
-
-def test_plain_clients_are_kept_without_asking(own: redis.Redis) -> None:
-    """Plain clients of both kinds bypass the overhead by default."""
+def test_plain_clients_are_kept(own: redis.Redis) -> None:
+    """Calls bypass the overhead of plain clients of both kinds."""
     twin = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(), "kept", capacity=1, error_rate=0.1)
     assert (type(make(own)._transport), type(twin._transport)) == (DirectClient, AsyncDirectClient)
 
@@ -258,11 +253,12 @@ def test_a_client_with_a_cache_of_its_own() -> None:
         pool.disconnect()
 
 
-def test_a_filter_that_must_keep_pickles(own: redis.Redis) -> None:
-    """Without a client the copy decides nothing; with a client it does."""
+def test_a_copy_decides_by_its_own_client(own: redis.Redis) -> None:
+    """A filter that was pickled gets its transport with its client."""
     copy = BloomFilter.__new__(BloomFilter)
-    copy.__setstate__(make(own, keep_connection=True).__getstate__())
+    copy.__setstate__(make(own).__getstate__())
     assert type(copy.with_client(own)._transport) is DirectClient
+    assert type(copy.with_client(Overriding())._transport) is Overriding
 
 
 def test_a_wrapper_of_the_class_sees_calls(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +347,7 @@ def test_options_of_the_client(any_server: Server, own: redis.Redis, options: di
     if redis.VERSION[0] == 7 and options == {"protocol": 3}:
         pytest.skip("redis-py 7 wants a host for this protocol, and this is a unix socket")
     with any_server.client(**options) as other:
-        f = make(other, keep_connection=True)
+        f = kept(other)
         assert [f.add("a"), f.add_many(["a", "b"]), f.contains("b")] == [True, [False, True], True]
         assert other.exists("kept")
 
@@ -363,7 +359,7 @@ def test_over_tls(tmp_path: Path) -> None:
         with_tls(binaries()["valkey-9"], certificate) as (_, port),
         redis.Redis(host="127.0.0.1", port=port, ssl=True, ssl_ca_certs=str(certificate.authority)) as own,
     ):
-        f = make(own, keep_connection=True)
+        f = kept(own)
         f.add("warm")
         before = connections(own)
         assert [f.add(i % 50) for i in range(100)] == [True] * 50 + [False] * 50
@@ -377,7 +373,7 @@ def test_credentials_of_a_provider(any_server: Server, own: redis.Redis) -> None
     own.acl_setuser("worker", enabled=True, passwords=["+secret"], commands=["+@all"], keys=["*"])
     provider = redis.UsernamePasswordCredentialProvider("worker", "secret")
     with any_server.client(credential_provider=provider, retry=Retry(NoBackoff(), 0)) as other:
-        f = make(other, keep_connection=True)
+        f = kept(other)
         f.add("a")
         own.client_kill_filter(_type="normal", skipme=True)
         assert (f.add("b"), other.acl_whoami()) == (True, "worker")
@@ -427,7 +423,7 @@ def test_many_short_threads(own: redis.Redis) -> None:
 def test_others_may_use_the_whole_pool(any_server: Server, own: redis.Redis) -> None:
     """After use, threads leave every connection of a small pool to other users."""
     with any_server.client(max_connections=4) as small:
-        f = make(small, keep_connection=True)
+        f = kept(small)
         threads = [threading.Thread(target=f.update, args=(range(i, i + 50),)) for i in range(0, 200, 50)]
         for thread in threads:
             thread.start()

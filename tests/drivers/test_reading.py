@@ -18,6 +18,7 @@ from bloomredis.stored.state.item_calls import ContainsByReading
 from tests.support.proxy import after, passed, proxied
 from tests.support.servers import Server
 from tests.support.values import for_each
+from tests.support.wrapping import wrapped
 
 RATES = (0.3, 1e-2, 1e-5, 1e-9)
 """Error rates with one to three blocks for an item, of both sizes."""
@@ -194,7 +195,7 @@ def test_a_connection_that_has_to_be_made(any_client: redis.Redis, monkeypatch: 
 
 def test_where_connections_are_not_kept(any_client: redis.Redis) -> None:
     """Without direct connections the script is called, since a pipeline of the client would be slower."""
-    f = BloomFilter(any_client, "seen", capacity=1000, error_rate=0.01, keep_connection=False)
+    f = BloomFilter(wrapped(any_client), "seen", capacity=1000, error_rate=0.01)
     f.add("x")
     assert not reads(f)
     before = calls_of_scripts(any_client)

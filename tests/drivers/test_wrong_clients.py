@@ -91,7 +91,7 @@ class Scriptless(redis.Redis):
 def test_a_server_without_scripts() -> None:
     """The error is one of this library's, and says what to use in tests."""
     with pytest.raises(ServerRefusedError, match=r"pip install 'fakeredis\[lua\]'.*master_for"):
-        BloomFilter(Scriptless(), "seen", capacity=10, error_rate=0.1, keep_connection=False).add("x")
+        BloomFilter(Scriptless(), "seen", capacity=10, error_rate=0.1).add("x")
 
 
 def test_an_unpickled_filter_without_a_client(any_client: redis.Redis) -> None:

@@ -201,7 +201,6 @@ def test_open_takes_what_is_not_stored(any_client: redis.Redis, bloom: Any, kind
     options: dict[str, Any] = {
         "on_lost": "raise",
         "retry_safe": False,
-        "keep_connection": False,
         "min_replicas": 0,
         "replica_timeout": 2.0,
     }

@@ -399,7 +399,7 @@ def test_two_claims_without_an_answer(
     server: Server, monkeypatch: pytest.MonkeyPatch, *, inner_is_first: bool
 ) -> None:
     """Whichever was executed first, one retry on the object returns the claim, and later ones do not."""
-    f = make(BloomFilter, server.client(), keep_connection=False)
+    f = make(BloomFilter, server.client())
     claim_twice_without_an_answer(f, monkeypatch, inner_is_first=inner_is_first)
     assert [f.claim(item).state for item in "aabb"] == ["claimed", "busy", "claimed", "busy"]
 
@@ -408,7 +408,7 @@ def test_an_error_between_two_owners(server: Server, monkeypatch: pytest.MonkeyP
     """If the retry with the second owner fails, the next one still gets the first owner's claim."""
     owners = (each.to_bytes(8) * 2 for each in count(1000, -1))  # the inner call's is the first
     monkeypatch.setattr(ClaimOptions, "new_owners", lambda _, __, number: list(islice(owners, number)))
-    f = make(BloomFilter, server.client(), keep_connection=False)
+    f = make(BloomFilter, server.client())
     claim_twice_without_an_answer(f, monkeypatch, inner_is_first=False)
     execute: Any = redis.Redis.execute_command
     calls = 0

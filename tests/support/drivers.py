@@ -14,6 +14,7 @@ from redis.backoff import NoBackoff
 import bloomredis
 import bloomredis.asyncio
 from tests.support.retries import async_retrying
+from tests.support.wrapping import is_wrapped, wrapped
 
 SAME = {"db", "username", "password", "decode_responses", "protocol", "host", "port"}
 """The options that a client and its counterpart share."""
@@ -90,6 +91,7 @@ class Asyncio:
             same = {name: options[name] for name in SAME & options.keys()}
             same |= {"unix_socket_path": options["path"]} if "path" in options else {}
             twin = redis.asyncio.Redis(**same, **retry)
+            twin = wrapped(twin) if is_wrapped(client) else twin
         self._clients.append(twin)
         return twin
 

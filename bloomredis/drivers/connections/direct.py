@@ -11,7 +11,7 @@ failure the client's retry policy decides, and the failed attempt counts.  A con
 still come is closed before anything else happens.
 
 Only this module and `plain.py` know the internals of redis-py and valkey-py.  If a client is not exactly as
-expected, they are not used (`why_not`).  A test runs with every supported version, and with the newest one
+expected, they are not used (`is_plain`).  A test runs with every supported version, and with the newest one
 before its release.  `_PRIVATE` lists the private names.  With a version that lacks one of them, this module
 calls the public methods of the pool (`get_connection`, `release`) and of the connection
 (`send_packed_command`, `read_response`); that takes longer, and is logged once.
@@ -30,7 +30,7 @@ from typing import Any, Final, Literal, NamedTuple, final
 from weakref import WeakSet
 
 from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
-from bloomredis.drivers.connections.plain import errors_of, is_asyncio, why_not
+from bloomredis.drivers.connections.plain import errors_of, is_asyncio, is_plain
 from bloomredis.drivers.connections.sending import send_call, send_calls
 from bloomredis.protocol.forks import register_after_fork
 from bloomredis.protocol.judging import judge
@@ -73,21 +73,13 @@ NoConnection = Literal[_Unsent.NO_CONNECTION]
 _log = logging.getLogger("bloomredis")
 
 
-def connect_direct(client: Any, keep_connection: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
-    """Return the transport of calls: a direct client if possible, else the client; for a list a list.
-
-    :raises ValueError: `keep_connection` is True, and a direct client is not possible.
-    """
+def connect_direct(client: Any) -> Any:
+    """Return the transport of calls: a direct client if possible, else the client; for a list a list."""
     if isinstance(client, list | tuple):
-        return [connect_direct(each, keep_connection) for each in client]
-    if keep_connection is False:
+        return [connect_direct(each) for each in client]
+    if not is_plain(client):
         return client
-    reason = why_not(client)
-    if reason is None:
-        return AsyncDirectClient(client) if is_asyncio(client) else DirectClient(client)
-    if keep_connection:
-        raise ValueError(f"keep_connection=True is not possible: {reason}; give None or False")
-    return client
+    return AsyncDirectClient(client) if is_asyncio(client) else DirectClient(client)
 
 
 def reads_at_once(transport: object) -> bool:

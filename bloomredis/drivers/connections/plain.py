@@ -32,36 +32,29 @@ _SINGLE: Final = ("connection", "single_connection_client", "_single_connection_
 _STATE: Final = frozenset(("connection_pool", "response_callbacks"))
 """Attributes of a client that are read before each call."""
 
-_UNKNOWN: Final = "this version of the package is not known"
 
-
-def why_not(client: object) -> str | None:
-    """Return why calls must go through the client's own methods; None if they need not."""
-    home, kind, state = _home(client), type(client), vars(client)
+def is_plain(client: object) -> bool:
+    """Return whether calls may bypass a client's own methods, since nothing could notice."""
+    home = _home(client)
     if not home:
-        return f"{kind.__name__} is no redis.Redis or valkey.Valkey"
-    for name in _PATH:
-        method = getattr(kind, name, None)
-        if name in state or (method is not None and not _is_own(method, home)):
-            return f"{name} of this {kind.__name__} is not the package's own"
-    if any(state.get(each) for each in _SINGLE):
-        return "the client has a single connection"
-    if not state.keys() >= _STATE or not isinstance(state["response_callbacks"], dict):
-        return _UNKNOWN
-    return _why_not_from(state["connection_pool"], _HOMES[home][1])
+        return False
+    kind, state = type(client), vars(client)
+    methods = [getattr(kind, name) for name in _PATH if hasattr(kind, name)]
+    is_own = state.keys().isdisjoint(_PATH) and all(_is_own(method, home) for method in methods)
+    is_single = any(state.get(each) for each in _SINGLE)
+    is_known = state.keys() >= _STATE and isinstance(state["response_callbacks"], dict)
+    return is_own and not is_single and is_known and _is_plain_pool(state["connection_pool"], _HOMES[home][1])
 
 
-def _why_not_from(pool: Any, home: str) -> str | None:
+def _is_plain_pool(pool: Any, home: str) -> bool:
+    """Return whether a pool and its connections are the package's own, without a cache or another packer."""
     if type(pool) is not sys.modules[home].ConnectionPool:
-        return f"{type(pool).__name__} is no plain ConnectionPool"
-    kind = pool.connection_class
-    if kind.__module__ != home or not all(_is_own(getattr(kind, name, None), home) for name in _SENDING):
-        return f"{kind.__name__} is no connection class of the package, or was changed"
-    if getattr(pool, "cache", None) is not None:
-        return "the client has a cache of its own"
-    if pool.connection_kwargs.get("command_packer") is not None:
-        return "the client packs commands in a way of its own"
-    return None if all(callable(getattr(pool, each, None)) for each in _OF_POOL) else _UNKNOWN
+        return False
+    kind, packer = pool.connection_class, pool.connection_kwargs.get("command_packer")
+    sends_itself = all(_is_own(getattr(kind, name, None), home) for name in _SENDING)
+    has_cache = getattr(pool, "cache", None) is not None
+    is_known = all(callable(getattr(pool, each, None)) for each in _OF_POOL)
+    return kind.__module__ == home and sends_itself and not has_cache and packer is None and is_known
 
 
 def errors_of(client: object) -> ModuleType:
@@ -70,7 +63,7 @@ def errors_of(client: object) -> ModuleType:
 
 
 def is_asyncio(client: object) -> bool:
-    """Return whether a client that `why_not` accepts is an asyncio client."""
+    """Return whether a client that `is_plain` accepts is an asyncio client."""
     return "asyncio" in _home(client)
 
 

@@ -16,6 +16,7 @@ from bloomredis.drivers.aio import drive
 from bloomredis.drivers.sharing.batch import MOST_ITEMS
 from tests.support.proxy import Held, Proxy, passed
 from tests.support.values import for_each
+from tests.support.wrapping import wrapped
 
 SIZE: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-6}
 ITEMS = [f"{i}" for i in range(2500)]
@@ -453,11 +454,11 @@ def test_a_cancellation_that_becomes_an_error_is_raised() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("keep", [None, False])
-def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, keep: Any) -> None:
+@pytest.mark.parametrize("as_given", [lambda client: client, wrapped], ids=["direct", "wrapped"])
+def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, as_given: Any) -> None:
     """The batch's answers are repeated in the next loop, though the client cannot disconnect."""
-    client = any_proxy.asyncio_client()
-    f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE, keep_connection=keep)
+    client = as_given(any_proxy.asyncio_client())
+    f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
     held = Held()
 
     async def begin() -> asyncio.Task[list[bool]]:
@@ -478,12 +479,12 @@ def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, keep: Any) -> N
     assert asyncio.run(f.add_many(ITEMS)) == [True] * len(ITEMS)
 
 
-@pytest.mark.parametrize("keep", [None, False])
+@pytest.mark.parametrize("as_given", [lambda client: client, wrapped], ids=["direct", "wrapped"])
 @pytest.mark.parametrize("kind", ["alone", "shared", "many"])
-def test_a_call_that_its_loop_has_left(any_proxy: Proxy, kind: str, keep: Any) -> None:
+def test_a_call_that_its_loop_has_left(any_proxy: Proxy, kind: str, as_given: Any) -> None:
     """Its task is neither cancelled nor collected; a retry in the next loop gets its answer."""
-    client = any_proxy.asyncio_client()
-    f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE, keep_connection=keep)
+    client = as_given(any_proxy.asyncio_client())
+    f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
     first, held = Held(), Held()
 
     async def call() -> bool:

@@ -25,6 +25,7 @@ from tests.support.servers import Server
 from tests.support.sharing import shared
 from tests.support.sizes import sized
 from tests.support.waiting import wait_until
+from tests.support.wrapping import wrapped
 
 pytestmark = pytest.mark.every_server
 
@@ -92,7 +93,7 @@ def test_a_refused_first_sending_is_not_pending(any_proxy: Proxy, bloom: Any, wo
 
 def test_a_refusal_that_the_client_met_is_pending(any_proxy: Proxy, bloom: Any) -> None:
     """A client with its own retries does not say which attempt was refused."""
-    f = bloom(any_proxy.client(), "seen", keep_connection=False, **SIZE)
+    f = bloom(wrapped(any_proxy.client()), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", *[refused(DOUBTFUL["NOREPLICAS"])] * 3)
     with pytest.raises(RefusedOutcomeUnknownError, match="may have been executed before") as caught:
@@ -104,7 +105,7 @@ def test_a_refusal_that_the_client_met_is_pending(any_proxy: Proxy, bloom: Any) 
 
 def test_keys_in_two_slots_leave_nothing_pending(any_proxy: Proxy, bloom: Any) -> None:
     """No node serves both slots, so no attempt was executed, even one that the client made."""
-    f = bloom(any_proxy.client(), "seen", keep_connection=False, **SIZE)
+    f = bloom(wrapped(any_proxy.client()), "seen", **SIZE)
     f.add("warm")
     any_proxy.plan("add", *[refused(REFUSALS["CROSSSLOT"])] * 3)
     with pytest.raises(ServerRefusedError) as caught:
