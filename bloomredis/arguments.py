@@ -168,6 +168,13 @@ def milliseconds(what: str, seconds: float | timedelta) -> int:
     return math.ceil(seconds * 1000)
 
 
+def cache_seconds(local_cache: bool | float | timedelta) -> float | None:  # noqa: FBT001 - the value to check
+    """Return the seconds for which a process trusts its copy of a filter; None for no copy, 1 for True."""
+    if isinstance(local_cache, bool):
+        return 1.0 if local_cache else None
+    return milliseconds("local_cache, unless it is True or False,", local_cache) / 1000
+
+
 def on_full(value: OnFull) -> OnFull:
     """Return the reaction to a filter past its capacity."""
     if value not in ("warn", "raise"):

@@ -70,14 +70,12 @@ class PlainOptions(CommonParameters[I], total=False):
     """The reaction to a new item in a filter that has `capacity` items, whoever added them.  `"warn"` (the
     default) logs one warning, and adds the item.  `"raise"` raises `FilterFullError`; a batch stops there,
     with `BatchInterruptedError`, and so does a claim, but never a commit."""
-    local_cache: bool
-    """Keep a copy of the filter in this process (as large as the filter).  The copy answers for an item whose
-    bits it has, which is right until the filter is cleared or replaced; the server answers for any other
-    item.  The default is False."""
-    local_cache_check: Seconds
-    """Seconds (or a timedelta) until the generation is checked again, by default 1.  For that long `add` may
-    answer "already there" although the filter was cleared, evicted or lost.  If the server comes back with an
-    older state of the filter, the copy still has the items that the server has lost."""
+    local_cache: bool | Seconds
+    """Keep a copy of the filter in this process (as large as the filter), and trust it for that many seconds
+    (or a timedelta) after a call to the server; True means 1, False (the default) no copy.  The copy answers
+    for an item whose bits it has; the server answers for any other item.  While the copy is trusted, `add`
+    may answer "already there" although the filter was cleared, evicted or lost.  If the server comes back
+    with an older state of the filter, the copy still has the items that the server has lost."""
 
 
 class PlainParameters(PlainOptions[I], total=False):

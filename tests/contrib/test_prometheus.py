@@ -128,7 +128,7 @@ def test_what_the_local_cache_answers_is_counted(
     any_client: redis.Redis, registry: Any, set_hook: Any
 ) -> None:
     """An answer of the cache counts no round trip."""
-    options: dict[str, Any] = SIZE | {"local_cache": True, "local_cache_check": 100}
+    options: dict[str, Any] = SIZE | {"local_cache": 100}
     set_hook(Metrics(registry))
     f = BloomFilter(any_client, "seen", **options)
     f.add("a")

@@ -101,7 +101,7 @@ def test_a_call_that_needs_no_server_has_no_round_trip(
     any_client: redis.Redis, events: list[CallEvent]
 ) -> None:
     """A call that a local cache answers has no round trip."""
-    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=60, **SIZE)
+    f = BloomFilter(any_client, "seen", local_cache=60, **SIZE)
     f.add("a")
     f.add("a")
     assert [each.round_trips > 0 for each in events] == [True, False]
@@ -490,7 +490,7 @@ def test_claims_that_are_busy_or_lost_are_counted(
 
 def test_answers_of_the_local_cache_are_counted(any_client: redis.Redis, events: list[CallEvent]) -> None:
     """Only answers of the filter's local cache are counted, not those of the server."""
-    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=60, **SIZE)
+    f = BloomFilter(any_client, "seen", local_cache=60, **SIZE)
     f.add_many(["a", "b"])
     f.add_many(["a", "b"])
     f.add("a")

@@ -205,7 +205,7 @@ def test_open_takes_what_is_not_stored(any_client: redis.Redis, bloom: Any, kind
         "replica_timeout": 2.0,
     }
     if kind == "BloomFilter":
-        options |= {"on_full": "raise", "local_cache": True, "local_cache_check": 5.0}
+        options |= {"on_full": "raise", "local_cache": 5.0}
     f = bloom.open(any_client, "seen", kind, **options)
     assert f.contains("x")
     any_client.flushall()

@@ -54,7 +54,7 @@ class NoClient:
         ({"encode": "utf8"}, TypeError, "callable or None, not str 'utf8'"),
         ({"keep_connection": "yes"}, TypeError, "None, True or False, not str 'yes'"),
         ({"retry_safe": "no"}, TypeError, "True or False, not str 'no'"),
-        ({"local_cache": 1}, TypeError, "True or False, not int 1"),
+        ({"local_cache": "no"}, TypeError, "unless it is True or False, must be .* not 'no'"),
         ({"on_full": "ignore"}, ValueError, "on_full must be .* not 'ignore'"),
         ({"refresh_ttl": None}, TypeError, "True or False, not NoneType"),
         ({"min_replicas": 10**30}, ValueError, "from 0 to 1000"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomredis import BloomFilter, FilterLostError, LocalFilter
+from bloomredis.arguments import cache_seconds
 from bloomredis.bits.bitmap import Bits
 from bloomredis.operations.items import local_cache
 from bloomredis.protocol.pieces import PIECE_BYTES
@@ -96,7 +98,7 @@ def test_a_snapshot_of_a_lost_filter_is_refused(bloom: Any, any_client: redis.Re
 def test_known_items_need_no_server(bloom: Any, server: Server) -> None:
     """Added or found items are answered from the cache, alone and in batches."""
     with server.client() as client:
-        f = make(bloom, client, local_cache=True, local_cache_check=100)
+        f = make(bloom, client, local_cache=100)
         assert all(f.add_many(ITEMS[:10]))
         assert f.add("alone")
         before = calls(client)
@@ -140,7 +142,7 @@ def test_what_others_added_is_read(bloom: Any, server: Server) -> None:
     """After a while the items of others need no server either."""
     with server.client() as client:
         make(bloom, client).add_many(ITEMS)
-        f = make(bloom, client, local_cache=True, local_cache_check=100)
+        f = make(bloom, client, local_cache=100)
         deadline = time.monotonic() + 20
         while not all(f._operations.in_local_cache(item) for item in ITEMS):
             f.add(f"another-{time.monotonic()}")
@@ -158,7 +160,7 @@ def test_a_copy_is_warm_at_once(
     monkeypatch.setattr(local_cache, "_UNPAUSED_SECONDS", seconds)
     size = {"capacity": 1_000_000, "error_rate": 0.01}
     bloom(any_client, "seen", **size).add_many(ITEMS)
-    f = bloom(any_client, "seen", local_cache=True, local_cache_check=100, **size)
+    f = bloom(any_client, "seen", local_cache=100, **size)
     f.reserve()
     pieces = -(-any_client.strlen("seen") // PIECE_BYTES) if seconds else 1
     any_client.config_resetstat()
@@ -184,7 +186,7 @@ def test_a_hit_has_all_bits(layout: str, items: list[bytes]) -> None:
 
 def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, any_client: redis.Redis) -> None:
     """Until the check interval ends the cache answers; then the loss is raised."""
-    f = make(bloom, any_client, local_cache=True, local_cache_check=0.2)
+    f = make(bloom, any_client, local_cache=0.2)
     f.reserve()
     begin = time.monotonic()
     f.add("a")
@@ -199,7 +201,7 @@ def test_an_older_state_of_the_filter_does_not_empty_the_copy(
     bloom: Any, any_client: redis.Redis, clock: Clock
 ) -> None:
     """Cached items stay known until `info()` detects the older state; a new object reads the server."""
-    f = make(bloom, any_client, local_cache=True, local_cache_check=100)
+    f = make(bloom, any_client, local_cache=100)
     f.add("before")
     older: Any = any_client.dump("seen")
     assert f.add("after")
@@ -217,7 +219,7 @@ def test_an_older_state_of_the_filter_does_not_empty_the_copy(
 
 def test_ones_own_clear_empties_the_copy(bloom: Any, any_client: redis.Redis) -> None:
     """delete() and reserve() empty it too."""
-    f = make(bloom, any_client, local_cache=True, local_cache_check=100)
+    f = make(bloom, any_client, local_cache=100)
     for empty in (f.clear, f.delete):
         assert f.add("a")
         assert not f.add("a")
@@ -225,8 +227,19 @@ def test_ones_own_clear_empties_the_copy(bloom: Any, any_client: redis.Redis) ->
     assert f.add_many(["a"]) == [True]
 
 
-@for_each("check", [0, -1, "1", None])
-def test_a_bad_check_is_refused(check: Any) -> None:
-    """A bad interval is refused before any I/O, with the value seen."""
-    with pytest.raises((ValueError, TypeError), match=f"local_cache_check must be .* not {check!r}"):
-        BloomFilter(redis.Redis(), "f", local_cache=True, local_cache_check=check)
+@for_each("seconds", [0, -1.5, "1", None, float("nan"), timedelta(0)])
+def test_a_bad_time_is_refused(seconds: Any) -> None:
+    """A time that a copy cannot be trusted for is refused before any I/O."""
+    with pytest.raises((ValueError, TypeError), match=r"local_cache, .*True or False, must be .* not "):
+        BloomFilter(redis.Redis(), "f", local_cache=seconds)
+
+
+def test_the_time_for_which_a_copy_is_trusted() -> None:
+    """It is 1 second with True, the seconds that are given, or None for no copy."""
+    assert [cache_seconds(given) for given in (True, False, 2, 0.5, timedelta(minutes=1))] == [
+        1,
+        None,
+        2,
+        0.5,
+        60,
+    ]

@@ -52,9 +52,7 @@ class Owner:
         self.name, self.process, self.filter, self.options = name, process, made, options
         self.recreates = options.get("on_lost") == "recreate"
         self.retry_safe = options.get("retry_safe", True)
-        self.cache_seconds: float = (
-            options.get("local_cache_check", 1.0) if options.get("local_cache") else 0.0
-        )
+        self.cache_seconds = float(options.get("local_cache", 0))  # True is 1
         self.generations: dict[bytes | None, float] = {}  # with the last step at which each was current
         self.acknowledged: tuple[int, bytes | None] | None = None
         self.is_fresh = True

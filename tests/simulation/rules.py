@@ -5,7 +5,7 @@
   evicted, or expired because the server's clock was advanced, nor with `retry_safe=False`; and nobody
   answers for a client that died. After a rollback it holds as before: receipts go back with the items.
 * What an answer says about an item was true at some time during the call. With `local_cache` the filter may
-  be as old as `local_cache_check`.
+  be as old as its seconds.
 * No answer is about a generation that the object did not get: the call raises `FilterLostError` first,
   unless `on_lost="recreate"`. Without a loss it never raises that.
 * Every call that was sent for a lost filter raises it. Once an object has raised it, for a call that asks

@@ -62,6 +62,7 @@ class Click:
 def constructors(client: redis.Redis) -> None:
     """Every parameter of every class."""
     BloomFilter(client, "seen")
+    BloomFilter(client, "seen", local_cache=True)
     BloomFilter(client, name="seen", capacity=None, error_rate=None, layout=None, ttl=None)
     BloomFilter(
         client,
@@ -76,8 +77,7 @@ def constructors(client: redis.Redis) -> None:
         encode=None,
         min_replicas=1,
         replica_timeout=0.5,
-        local_cache=True,
-        local_cache_check=timedelta(seconds=2),
+        local_cache=timedelta(seconds=2),
     )
     ScalingBloomFilter(
         client,

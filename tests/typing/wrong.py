@@ -49,6 +49,7 @@ BloomFilter(client, "seen", capcity=1_000)  # type: ignore[call-arg]  # pyright:
 BloomFilter(client, "seen", 1_000, 0.01)  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
 BloomFilter(client, "seen", capacity="many", error_rate=0.01)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter(client, "seen", window=60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+BloomFilter(client, "seen", local_cache="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter(client, b"seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 CountingBloomFilter(client, "seen", local_cache=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 ShardedBloomFilter(client, "seen", refresh_ttl=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

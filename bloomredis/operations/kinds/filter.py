@@ -53,11 +53,11 @@ class FilterOperations(StoredOperations):
         options: Options,
         *,
         foreign: ForeignLayout | None = None,
-        cache_check: float | None = None,
+        cache_seconds: float | None = None,
     ) -> None:
         """Make the operations of a filter.
 
-        :param cache_check: seconds for which the local cache answers without the server; None for no cache.
+        :param cache_seconds: seconds for which the local cache answers without the server; None for no cache.
         """
         self.name = stored.name
         self.stored = stored
@@ -71,11 +71,11 @@ class FilterOperations(StoredOperations):
             self.sessions,
             self.pending,
             retry_safe=options.retry_safe,
-            replicas=cache_check is None,
+            replicas=cache_seconds is None,
         )
         self.cache: CachedMembership | None = None
-        if cache_check is not None:
-            self.cache = CachedMembership(stored, self.pending, self.membership, cache_check)
+        if cache_seconds is not None:
+            self.cache = CachedMembership(stored, self.pending, self.membership, cache_seconds)
         self.items: Membership | CachedMembership = self.cache or self.membership
         self.claims = Claims(stored, self.sessions, self.pending, retry_safe=options.retry_safe)
         self.servers = 1

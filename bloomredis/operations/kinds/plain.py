@@ -51,27 +51,26 @@ class PlainOperations(Queueing, FilterOperations):
         ttl: Seconds | None = None,
         refresh_ttl: bool = False,
         on_full: OnFull = "warn",
-        local_cache: bool = False,
-        local_cache_check: Seconds = 1.0,
+        local_cache: bool | Seconds = False,
         **common: Unpack[Common],
     ) -> None:
         options = Options(**common)
-        arguments.flags(refresh_ttl=refresh_ttl, local_cache=local_cache)
+        arguments.flags(refresh_ttl=refresh_ttl)
         name = arguments.name(name)
-        check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
+        cache_seconds = arguments.cache_seconds(local_cache)
         arguments.on_full(on_full)
         foreign = None
         if layout is None or isinstance(layout, str):
             own = _module if layout == ModuleItems.name else partial(_native, layout=layout)
-            _check_own(layout, refresh_ttl=refresh_ttl, local_cache=local_cache)
+            _check_own(layout, refresh_ttl=refresh_ttl, has_cache=cache_seconds is not None)
             stored: Stored = own(name, capacity, error_rate, ttl, options)
         else:
             foreign = checked_layout(layout, capacity, error_rate)
-            _check_foreign(name, foreign, options, on_full, local_cache=local_cache)
+            _check_foreign(name, foreign, options, on_full, has_cache=cache_seconds is not None)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         if isinstance(stored, StoredFilter) or (isinstance(stored, StoredModule) and on_full != "warn"):
             stored.reaction = Reaction(on_full, stored.full)  # else the module makes the filter larger
-        super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
+        super().__init__(stored, options, foreign=foreign, cache_seconds=cache_seconds)
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
         """Return the operations of another bitmap in this layout; each insert renews its `ttl`."""
@@ -143,30 +142,28 @@ def _module(
     return StoredModule(name, new=new, **options.storage(ttl, can_create=new is not None))
 
 
-def _check_own(layout: str | None, *, refresh_ttl: bool, local_cache: bool) -> None:
+def _check_own(layout: str | None, *, refresh_ttl: bool, has_cache: bool) -> None:
     """Raise `ValueError` for options that need another system's layout, or bits that can be read."""
     if refresh_ttl:
         raise ValueError(
             "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of other filters"
         )
-    if local_cache and layout == ModuleItems.name:
+    if has_cache and layout == ModuleItems.name:
         raise ValueError(
-            "local_cache=True is not for layout='module': the server's module keeps the bits to itself"
+            "local_cache is not for layout='module': the server's module keeps the bits to itself"
         )
 
 
 def _check_foreign(
-    name: str, layout: ForeignLayout, options: Options, on_full: OnFull, *, local_cache: bool
+    name: str, layout: ForeignLayout, options: Options, on_full: OnFull, *, has_cache: bool
 ) -> None:
     """Raise `ValueError` for options that need a header."""
     if on_full != "warn":
         raise ValueError(
             f"on_full={arguments.shown(on_full)} has no use here: a bitmap without a header does not count"
         )
-    if local_cache:
-        raise ValueError(
-            f"local_cache=True is not for {layout.name}: the loss of {name!r} cannot be detected"
-        )
+    if has_cache:
+        raise ValueError(f"local_cache is not for {layout.name}: the loss of {name!r} cannot be detected")
     if options.on_lost != "raise":
         raise ValueError(
             f"on_lost={arguments.shown(options.on_lost)} has no use here: "

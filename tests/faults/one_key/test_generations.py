@@ -129,7 +129,7 @@ def test_the_check_interval_bounds_what_a_cache_says(
     any_client: redis.Redis, other: BloomFilter, clock: Clock
 ) -> None:
     """After a loss an item may be "already there" for a check interval; then the loss is detected."""
-    f = BloomFilter(any_client, "seen", local_cache=True, local_cache_check=CHECK, **SIZE)
+    f = BloomFilter(any_client, "seen", local_cache=CHECK, **SIZE)
     f.add("x")
     other.clear()
     assert not f.add("x")

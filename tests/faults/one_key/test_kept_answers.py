@@ -285,7 +285,7 @@ def test_what_is_pending_for_a_filter_that_is_gone(any_server: Server) -> None:
     """A pending item that nobody retries blocks neither the cache nor the answers of later items."""
     with any_server.client() as client:
         losing: Any = LosingClient(client)
-        f = BloomFilter(losing, "seen", **SIZE, local_cache=True, local_cache_check=100)
+        f = BloomFilter(losing, "seen", **SIZE, local_cache=100)
         f.add("warm")
         losing.lose = ["lost"]
         with pytest.raises(OutcomeUnknownError):

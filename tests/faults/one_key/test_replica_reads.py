@@ -40,7 +40,7 @@ def split() -> Iterator[Cluster]:
 def test_reads_of_a_replica_do_not_prolong_a_cache(split: Cluster, clock: Clock) -> None:
     """A clear is detected when the check interval ends, however often replicas are read before."""
     with split.client(**FROM_REPLICAS) as client, split.client() as other:
-        f = BloomFilter(client, "seen", local_cache=True, local_cache_check=CHECK, **SIZE)
+        f = BloomFilter(client, "seen", local_cache=CHECK, **SIZE)
         assert not f.add("x")
         BloomFilter(other, "seen").clear()
 
@@ -60,9 +60,7 @@ def test_reads_of_a_replica_by_tasks(split: Cluster, clock: Clock) -> None:
 
     async def main() -> None:
         async with redis.asyncio.RedisCluster(**split.at, **FROM_REPLICAS) as client:
-            f = bloomredis.asyncio.BloomFilter(
-                client, "seen", local_cache=True, local_cache_check=CHECK, **SIZE
-            )
+            f = bloomredis.asyncio.BloomFilter(client, "seen", local_cache=CHECK, **SIZE)
             assert not await f.add("x")
             with split.client() as other:
                 BloomFilter(other, "seen").clear()
