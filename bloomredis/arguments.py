@@ -140,12 +140,6 @@ def flag(what: str, value: bool | None, *, optional: bool = False) -> None:  # n
         )
 
 
-def flags(**values: bool) -> None:
-    """Raise `TypeError` unless all values are True or False."""
-    for what, value in values.items():
-        flag(what, value)
-
-
 def share(what: str, value: float) -> float:
     """Return a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float):

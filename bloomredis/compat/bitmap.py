@@ -1,7 +1,7 @@
 """The base class of the layouts of other systems, each a bitmap without a header.
 
 Such a bitmap does not store its parameters, so the caller gives them.  Two layouts that set the same bits are
-equal, whatever capacity they were made for.
+equal, whatever capacity and time to live they were made for.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, cast
 
+from bloomredis import arguments
 from bloomredis.bits import encoding
 from bloomredis.bits.arrays import np
 from bloomredis.bits.batch import ScatteredBits
@@ -124,3 +126,19 @@ class Bitmap(ABC):
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the offsets of encoded items as little-endian u32, item after item."""
         return b"".join([self.pack_one(item.encode() if isinstance(item, str) else item) for item in items])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpiringBitmap(Bitmap):
+    """A layout of a system that sets the key's time to live at each insert.
+
+    Raises `TypeError` or `ValueError` for a bad `insert_ttl`.
+    """
+
+    insert_ttl: float | timedelta | None = field(default=None, compare=False)
+    """Seconds (or a timedelta) until the key expires, from the last insert on; None renews nothing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.insert_ttl is not None:
+            arguments.milliseconds("insert_ttl", self.insert_ttl)

@@ -2,22 +2,22 @@
 
 It uses Guava's arithmetic, but its modulus is an int and is not rounded up to a multiple of 64.
 
-Instead of `insert(key, element, expireSec)`, call `seen.at(key, ttl=expire_sec).add(element)`: one object
-serves all keys, and each insert renews the expiry.  The original deletes the key if `expireSec` is 0 or less;
-here call `seen.at(key).delete()`.
+Its `insert(key, element, expireSec)` sets the key's time to live at each insert, as `insert_ttl` does here.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import SupportsIndex
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
+from bloomredis.compat.bitmap import ExpiringBitmap
 from bloomredis.compat.hashes import java
 from bloomredis.compat.mitz64 import Mitz64
 
 
-class Jedis(Mitz64):
+class Jedis(ExpiringBitmap, Mitz64):
     """Probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, with the halves of MurmurHash3 x64 128.
 
     A str is hashed as Java's `getBytes(UTF_8)`, with a question mark for an unpaired surrogate; an int is
@@ -45,8 +45,14 @@ def num_hashes(capacity: int, bits: int) -> int:
     return java.hashes_needed(capacity, bits)
 
 
-def jedis(capacity: SupportsIndex, error_rate: float) -> Jedis:
+def jedis(
+    capacity: SupportsIndex, error_rate: float, *, insert_ttl: float | timedelta | None = None
+) -> Jedis:
     """Return the layout of `new RedisBloomFilter(capacity, error_rate)`.
+
+    With `insert_ttl`, in seconds or as a timedelta, each insert renews the key's time to live, as the
+    original's `insert(key, element, expireSec)` does.  The original deletes the key if `expireSec` is 0 or
+    less.  Here such an `insert_ttl` raises `ValueError`; call `delete()` of the filter instead.
 
     If 2^31 - 1 bits are not enough, the original creates a filter that is too small, and so does this
     function: the real error rate is then higher than `error_rate`.  Raises `ValueError` for a capacity that
@@ -56,4 +62,10 @@ def jedis(capacity: SupportsIndex, error_rate: float) -> Jedis:
     count = java.int_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     bits = num_bits(count, rate)
-    return Jedis(num_bits=bits, num_hashes=num_hashes(count, bits), capacity=count, error_rate=rate)
+    return Jedis(
+        num_bits=bits,
+        num_hashes=num_hashes(count, bits),
+        capacity=count,
+        error_rate=rate,
+        insert_ttl=insert_ttl,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import cache, lru_cache
 from typing import SupportsIndex, cast
 
@@ -16,7 +17,7 @@ from mmh3 import hash64
 from bloomredis.bits import encoding, sizing
 from bloomredis.bits.arrays import np
 from bloomredis.bits.encoding import Item
-from bloomredis.compat.bitmap import Bitmap
+from bloomredis.compat.bitmap import ExpiringBitmap
 from bloomredis.compat.hashes import java, longs
 from bloomredis.later import imported
 
@@ -38,7 +39,7 @@ def _steps(hashes: int) -> longs.Steps:
     return tuple((1, i, i * i) for i in range(hashes))
 
 
-class RedisTemplate(Bitmap):
+class RedisTemplate(ExpiringBitmap):
     """Probe i is ((h1 + i h2 + i^2) & Long.MAX_VALUE) % num_bits.
 
     h1 is the first half of MurmurHash3 x64 128, and h2 is CityHash64.  Both hash the text as little-endian
@@ -89,8 +90,13 @@ def num_hashes(capacity: int, bits: int) -> int:
     return java.rounded_int(java.divided(float(bits), capacity) * math.log(2))
 
 
-def redis_template(capacity: SupportsIndex, error_rate: float) -> RedisTemplate:
+def redis_template(
+    capacity: SupportsIndex, error_rate: float, *, insert_ttl: float | timedelta | None = None
+) -> RedisTemplate:
     """Return the layout of `RedisBloomFilter.create(capacity, error_rate, template)`.
+
+    With `insert_ttl`, in seconds or as a timedelta, each insert renews the key's time to live, as in the
+    original.
 
     Raises `ImportError` if cityhash is not installed.  Raises `ValueError` for a capacity that is not a Java
     int, for an error rate outside (0, 1), and for parameters that give no bit or no hash: with these the
@@ -100,4 +106,10 @@ def redis_template(capacity: SupportsIndex, error_rate: float) -> RedisTemplate:
     count = java.int_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     bits = num_bits(count, rate)
-    return RedisTemplate(num_bits=bits, num_hashes=num_hashes(count, bits), capacity=count, error_rate=rate)
+    return RedisTemplate(
+        num_bits=bits,
+        num_hashes=num_hashes(count, bits),
+        capacity=count,
+        error_rate=rate,
+        insert_ttl=insert_ttl,
+    )

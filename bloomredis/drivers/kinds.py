@@ -54,8 +54,6 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param ttl: seconds (or a timedelta) from creation until the whole filter expires; None for never.  An
         object that lives longer raises `FilterLostError` then: for items that are to be forgotten one by one,
         use a `RotatingBloomFilter`.
-    :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.  The
-        default is False.
     :param on_full: the reaction to a new item in a filter that has `capacity` items, whoever added them.
         `"warn"` (the default) logs one warning, and adds the item.  `"raise"` raises `FilterFullError`; a
         batch stops there, with `BatchInterruptedError`, and so does a claim, but never a commit.

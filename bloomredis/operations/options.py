@@ -95,8 +95,6 @@ class PlainParameters(PlainOptions[I], total=False):
     """Seconds (or a timedelta) from creation until the whole filter expires; None for never.  An object that
     lives longer raises `FilterLostError` then: for items that are to be forgotten one by one, use a
     `RotatingBloomFilter`."""
-    refresh_ttl: bool
-    """Let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.  The default is False."""
 
 
 class CountingParameters(CommonParameters[I], total=False):

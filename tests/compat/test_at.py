@@ -18,6 +18,7 @@ from tests.support.systems import InPipeline
 from tests.support.values import for_each
 
 LAYOUT = compat.jedis(10_000, 0.001)
+RENEWED = compat.jedis(10_000, 0.001, insert_ttl=100)
 
 
 def test_each_insert_goes_to_its_key_and_renews_its_ttl(bloom: Any, client: redis.Redis) -> None:
@@ -39,12 +40,12 @@ def test_each_insert_goes_to_its_key_and_renews_its_ttl(bloom: Any, client: redi
 def test_without_a_ttl_it_is_that_of_the_filter(bloom: Any, client: redis.Redis) -> None:
     """Without a ttl `at` uses that of the filter, and renews it if the filter does."""
     bloom(client, "seen", layout=LAYOUT, ttl=100).at("fixed").add("a")
-    bloom(client, "seen", layout=LAYOUT, ttl=100, refresh_ttl=True).at("renewed").add("a")
+    bloom(client, "seen", layout=RENEWED).at("renewed").add("a")
     for key in ("bf:fixed", "bf:renewed"):
         assert client.pttl(key) > 99_000
         client.pexpire(key, 50_000)
     bloom(client, "seen", layout=LAYOUT, ttl=100).at("fixed").add("b")
-    bloom(client, "seen", layout=LAYOUT, ttl=100, refresh_ttl=True).at("renewed").add("a")
+    bloom(client, "seen", layout=RENEWED).at("renewed").add("a")
     assert client.pttl("bf:fixed") <= 50_000
     assert client.pttl("bf:renewed") > 99_000
 

@@ -242,7 +242,7 @@ def test_a_bitmap_that_was_left_behind_is_not_begun_with_its_bits(bloom: Any, cl
 
 
 def test_all_bitmaps_and_the_cursor_expire_together(bloom: Any, client: redis.Redis) -> None:
-    """With `refresh_ttl` each insert renews all bitmaps and the cursor, even the insert of a known item."""
+    """A `ttl` covers all bitmaps and the cursor, those too that begin later; so does `expire`."""
     keys = ["bloomfilter-0", "bloomfilter-1", "bloomfilter-2", "cursor"]
 
     def lasting() -> list[int]:
@@ -258,9 +258,6 @@ def test_all_bitmaps_and_the_cursor_expire_together(bloom: Any, client: redis.Re
     assert all(40_000 < ttl <= 50_000 for ttl in lasting())
     f.expire(90)
     assert all(80_000 < ttl <= 90_000 for ttl in lasting())
-    g = bloom(client, "bloomfilter", layout=CHAIN, ttl=100, refresh_ttl=True)
-    assert not g.add("a")
-    assert all(99_000 < ttl <= 100_000 for ttl in lasting())
 
 
 def begun(client: Any, last: int) -> None:
@@ -364,7 +361,7 @@ def test_the_readmes_acl_rule_suffices_for_a_chain(server: Server) -> None:
     with server.client() as admin:
         admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *rule, *keys)
     with server.client(username="worker", password="secret") as client:  # noqa: S106 - of a test's server
-        f = BloomFilter(client, "bloomfilter", layout=CHAIN, ttl=100, refresh_ttl=True)
+        f = BloomFilter(client, "bloomfilter", layout=CHAIN, ttl=100)
         assert sum(f.add_many(MANY)) > 0.97 * len(MANY)
         with f.claim("claimed") as claim:
             assert claim

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import pickle
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,25 @@ def test_layouts_with_the_same_bits_are_equal() -> None:
     assert layout != compat.guava(1000, 0.01, strategy="MITZ_32")
     same_size: list[Bitmap] = [compat.jedis(1000, 0.01), compat.redisson(1000, 0.01)]
     assert same_size[0] != same_size[1]
+
+
+@for_each("make", [compat.jedis, compat.redis_template])
+def test_a_layout_has_its_insert_ttl(make: Any) -> None:
+    """A layout with an `insert_ttl` keeps it in a pickle and shows it; its bits are those of one without."""
+    layout = make(1000, 0.01, insert_ttl=60)
+    copied = pickle.loads(pickle.dumps(layout))  # noqa: S301 - its own pickle
+    assert (copied.insert_ttl, make(1000, 0.01).insert_ttl) == (60, None)
+    assert "insert_ttl=60" in repr(layout)
+    assert copied == layout == make(1000, 0.01)
+    assert hash(layout) == hash(make(1000, 0.01))
+
+
+@for_each("make", [compat.jedis, compat.redis_template])
+@for_each("seconds", [0, -1, float("nan"), "60", True, timedelta(0)])
+def test_a_bad_insert_ttl_is_refused(make: Any, seconds: Any) -> None:
+    """The layout is not made, and the error names the parameter."""
+    with pytest.raises((ValueError, TypeError), match="insert_ttl must be "):
+        make(1000, 0.01, insert_ttl=seconds)
 
 
 def test_the_keys_of_each_system() -> None:

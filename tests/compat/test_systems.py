@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -153,27 +155,36 @@ def test_a_key_of_another_type_is_refused(bloom: Any, client: redis.Redis, syste
     assert client.lrange(system.stand_in.key, 0, -1) == [b"x"]
 
 
-def test_each_insert_renews_the_ttl(bloom: Any, client: redis.Redis) -> None:
-    """With refresh_ttl every insert renews the ttl, even of a known item; else it counts from creation."""
-    layout = compat.jedis(10_000, 0.001)
-    f = bloom(client, "seen", layout=layout, ttl=100, refresh_ttl=True)
-    g = bloom(client, "fixed", layout=layout, ttl=100)
-    for each, key in ((f, "bf:seen"), (g, "bf:fixed")):
+@for_each(("make", "prefix"), [(compat.jedis, "bf:"), (compat.redis_template, "")])
+def test_each_insert_renews_the_ttl(bloom: Any, client: redis.Redis, make: Any, prefix: str) -> None:
+    """With insert_ttl every insert renews the ttl, even of a known item; else it counts from creation."""
+    f = bloom(client, "seen", layout=make(10_000, 0.001, insert_ttl=100))
+    g = bloom(client, "fixed", layout=make(10_000, 0.001), ttl=100)
+    seen, fixed = f"{prefix}seen", f"{prefix}fixed"
+    for each, key in ((f, seen), (g, fixed)):
         each.add("a")
         assert 99_000 < client.pttl(key) <= 100_000
         client.pexpire(key, 50_000)
         each.contains("a")
         assert client.pttl(key) <= 50_000
         each.add("a")
-    assert client.pttl("bf:seen") > 99_000
+    assert client.pttl(seen) > 99_000
     g.add("b")
-    assert client.pttl("bf:fixed") <= 50_000
+    assert client.pttl(fixed) <= 50_000
+
+
+def test_a_pickled_filter_renews_the_ttl(client: redis.Redis) -> None:
+    """Its inserts renew the ttl, as those of the original do."""
+    f = BloomFilter(client, "seen", layout=compat.jedis(1000, 0.01, insert_ttl=timedelta(seconds=100)))
+    f.add("a")
+    client.persist("bf:seen")
+    assert not pickle.loads(pickle.dumps(f)).with_client(client).add("a")  # noqa: S301 - its own pickle
+    assert 99_000 < client.pttl("bf:seen") <= 100_000
 
 
 @for_each(
     ("options", "wrong"),
     [
-        ({"refresh_ttl": True}, "ttl is missing"),
         ({"on_lost": "recreate"}, "on_lost"),
         ({"capacity": 5}, "capacity 1000, not 5"),
         ({"error_rate": 0.5}, "error_rate 0.01, not 0.5"),
@@ -185,10 +196,11 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], wrong: str) -> 
         BloomFilter(redis.Redis(), "f", layout=compat.jedis(1000, 0.01), **options)
 
 
-def test_native_filters_take_no_refresh_ttl() -> None:
-    """The error names the alternative."""
-    with pytest.raises(ValueError, match=r"expire\(\)"):
-        BloomFilter(redis.Redis(), "f", capacity=10, error_rate=0.1, ttl=10, refresh_ttl=True)
+@for_each("make", [compat.jedis, compat.redis_template])
+def test_an_insert_ttl_takes_no_ttl(make: Any) -> None:
+    """A time to live counts from the last insert, or from creation, but not from both."""
+    with pytest.raises(ValueError, match=r"insert_ttl=5, .* and ttl counts from creation; omit one"):
+        BloomFilter(redis.Redis(), "f", layout=make(1000, 0.01, insert_ttl=5), ttl=10)
 
 
 @for_each("layout", [5, 1.5, object(), compat])

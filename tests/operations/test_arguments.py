@@ -56,7 +56,6 @@ class NoClient:
         ({"retry_safe": "no"}, TypeError, "True or False, not str 'no'"),
         ({"local_cache": "no"}, TypeError, "unless it is True or False, must be .* not 'no'"),
         ({"on_full": "ignore"}, ValueError, "on_full must be .* not 'ignore'"),
-        ({"refresh_ttl": None}, TypeError, "True or False, not NoneType"),
         ({"min_replicas": 10**30}, ValueError, "from 0 to 1000"),
     ],
 )

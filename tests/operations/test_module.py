@@ -338,7 +338,6 @@ def test_a_missing_filter(bloom: Any, module_client: redis.Redis) -> None:
     [
         ({"local_cache": True}, "keeps the bits to itself"),
         ({"error_rate": 0.3}, "at most 0.25"),
-        ({"refresh_ttl": True}, "compat"),
         ({"capacity": 0}, "at least 1"),
     ],
 )

@@ -95,7 +95,7 @@ def test_golden_encodings(case: dict[str, Any]) -> None:
 def test_golden_descriptions(case: dict[str, Any]) -> None:
     """A bitmap of another system has this description."""
     layout: Any = SimpleNamespace(num_hashes=case["num_hashes"], num_bits=case["num_bits"])
-    assert description(layout, case["ttl"], refresh_ttl=bool(case["renews"])).hex() == case["hex"]
+    assert description(layout, case["ttl"], renews=bool(case["renews"])).hex() == case["hex"]
 
 
 @for_each("case", VECTORS["layers"])

@@ -28,6 +28,7 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.stored import header, planning
+from bloomredis.stored.foreign.bitmap import description
 from bloomredis.stored.state.handle import Handle
 from tests.support.vectors import VECTORS
 from tests.support.waiting import wait_until
@@ -35,6 +36,14 @@ from tests.support.waiting import wait_until
 _SMALL: Final[dict[str, Any]] = {"capacity": 500, "error_rate": 0.01}
 _FEW: Final[dict[str, Any]] = {"capacity": 20, "error_rate": 0.01}
 _WINDOW_MS: Final = 400
+
+
+def _renewed(chain: Any) -> Any:
+    """Let each insert renew the time to live of a chain, which the scripts can do, and no layout asks for."""
+    stored = chain._operations.stored
+    stored._identity = description(stored._layout, 500_000, renews=True)
+    return chain
+
 
 KINDS: Final[dict[str, Callable[[redis.Redis], Any]]] = {
     "blocked": lambda c: BloomFilter(c, "f", **_SMALL, layout="blocked"),
@@ -54,12 +63,10 @@ KINDS: Final[dict[str, Callable[[redis.Redis], Any]]] = {
     "rotating, short": lambda c: RotatingBloomFilter(c, "f", capacity=60, error_rate=0.01, window=300),
     "ended": lambda c: RotatingBloomFilter(c, "f", capacity=60, error_rate=0.01, window=_WINDOW_MS / 1000),
     "jedis": lambda c: BloomFilter(c, "f", layout=compat.jedis(1000, 0.01)),
-    "renewed": lambda c: BloomFilter(c, "f", layout=compat.go_zero(1000), ttl=500, refresh_ttl=True),
+    "renewed": lambda c: BloomFilter(c, "f", layout=compat.jedis(1000, 0.01, insert_ttl=500)),
     "redisson": lambda c: BloomFilter(c, "f", layout=compat.redisson(1000, 0.01)),
     "chain": lambda c: BloomFilter(c, "f", layout=compat.redis_bitmaps(30, 0.01)),
-    "renewed chain": lambda c: BloomFilter(
-        c, "f", layout=compat.redis_bitmaps(30, 0.01), ttl=500, refresh_ttl=True
-    ),
+    "renewed chain": lambda c: _renewed(BloomFilter(c, "f", layout=compat.redis_bitmaps(30, 0.01))),
     "module": lambda c: BloomFilter(c, "f", **_SMALL, layout="module"),
 }
 """Filters, by the names of what their calls have in common."""

@@ -1,5 +1,6 @@
 """A user's program that shares bitmaps with other systems: every layout."""
 
+from datetime import timedelta
 from typing import assert_type
 
 import redis
@@ -46,8 +47,8 @@ def each_layout(client: redis.Redis, async_client: redis.asyncio.Redis) -> None:
 def one_by_one(client: redis.Redis, servers: list[redis.Redis]) -> None:
     """Each layout as its users write it."""
     BloomFilter(client, "theirs", layout=go_zero(1 << 20))
-    BloomFilter(client, "theirs", layout=jedis(1_000, 0.01), ttl=3600, refresh_ttl=True)
-    BloomFilter(client, "theirs", layout=redis_template(1_000, 0.01))
+    BloomFilter(client, "theirs", layout=jedis(1_000, 0.01, insert_ttl=3600))
+    BloomFilter(client, "theirs", layout=redis_template(1_000, 0.01, insert_ttl=timedelta(hours=1)))
     BloomFilter(client, "theirs", layout=redis_bitmaps(1_000, 0.01))
     BloomFilter(client, "theirs", layout=guava(1_000, 0.01))
     BloomFilter(client, "theirs", layout=redisson(1_000, 0.01))

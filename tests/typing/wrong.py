@@ -52,7 +52,7 @@ BloomFilter(client, "seen", window=60)  # type: ignore[call-arg]  # pyright: ign
 BloomFilter(client, "seen", local_cache="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter(client, b"seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 CountingBloomFilter(client, "seen", local_cache=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-ShardedBloomFilter(client, "seen", refresh_ttl=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+ShardedBloomFilter(client, "seen", on_full="raise")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 # Clients.
 BloomFilter(async_client, "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter.open(async_client, "seen")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

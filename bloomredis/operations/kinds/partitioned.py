@@ -10,7 +10,7 @@ from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.routed import PartId, RoutedOperations
-from bloomredis.operations.options import PlainParameters, Seconds
+from bloomredis.operations.options import PlainParameters, Seconds, lifetime
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.operations.whole.snapshot import LocalFilter
@@ -54,6 +54,7 @@ class PartitionedOperations(RoutedOperations):
         super().__init__(name, Codec(sample.options.encode, layout), sample.options)
         self.layout = layout
         self._parameters = parameters
+        self._insert_ttl: Seconds | None = None
         self.servers = len(layout.servers or (None,))
         self._places = layout.parts()
 
@@ -64,14 +65,15 @@ class PartitionedOperations(RoutedOperations):
         return len(self._places)
 
     def _new_part(self, place: PartId) -> Queueing:
-        return PlainOperations(f"{self.name}{place[1]}", **self._parameters)
+        part = PlainOperations(f"{self.name}{place[1]}", **self._parameters)
+        return part if self._insert_ttl is None else part.at(part.name, self._insert_ttl)
 
     def at(self, name: str, ttl: Seconds | None) -> PartitionedOperations:
         """Return the operations of another filter in this layout; each insert renews its `ttl`."""
-        parameters = self._parameters.copy()
-        if ttl is not None:
-            parameters |= {"ttl": ttl, "refresh_ttl": True}
-        return PartitionedOperations(name, self.layout, parameters)
+        lifetime(ttl)
+        other = PartitionedOperations(name, self.layout, self._parameters)
+        other._insert_ttl = self._insert_ttl if ttl is None else ttl
+        return other
 
     def snapshot(self) -> Op[LocalFilter[object]]:
         """Raise `TypeError`: several bitmaps cannot be copied."""

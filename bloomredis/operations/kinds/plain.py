@@ -49,25 +49,24 @@ class PlainOperations(Queueing, FilterOperations):
         error_rate: float | None = None,
         layout: str | ForeignLayout | None = None,
         ttl: Seconds | None = None,
-        refresh_ttl: bool = False,
         on_full: OnFull = "warn",
         local_cache: bool | Seconds = False,
         **common: Unpack[Common],
     ) -> None:
         options = Options(**common)
-        arguments.flags(refresh_ttl=refresh_ttl)
         name = arguments.name(name)
         cache_seconds = arguments.cache_seconds(local_cache)
         arguments.on_full(on_full)
         foreign = None
         if layout is None or isinstance(layout, str):
             own = _module if layout == ModuleItems.name else partial(_native, layout=layout)
-            _check_own(layout, refresh_ttl=refresh_ttl, has_cache=cache_seconds is not None)
+            if cache_seconds is not None and layout == ModuleItems.name:
+                raise ValueError("local_cache is not for layout='module', which keeps the bits to itself")
             stored: Stored = own(name, capacity, error_rate, ttl, options)
         else:
             foreign = checked_layout(layout, capacity, error_rate)
             _check_foreign(name, foreign, options, on_full, has_cache=cache_seconds is not None)
-            stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
+            stored = _bitmap(name, foreign, ttl, options.wait)
         if isinstance(stored, StoredFilter) or (isinstance(stored, StoredModule) and on_full != "warn"):
             stored.reaction = Reaction(on_full, stored.full)  # else the module makes the filter larger
         super().__init__(stored, options, foreign=foreign, cache_seconds=cache_seconds)
@@ -142,18 +141,6 @@ def _module(
     return StoredModule(name, new=new, **options.storage(ttl, can_create=new is not None))
 
 
-def _check_own(layout: str | None, *, refresh_ttl: bool, has_cache: bool) -> None:
-    """Raise `ValueError` for options that need another system's layout, or bits that can be read."""
-    if refresh_ttl:
-        raise ValueError(
-            "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of other filters"
-        )
-    if has_cache and layout == ModuleItems.name:
-        raise ValueError(
-            "local_cache is not for layout='module': the server's module keeps the bits to itself"
-        )
-
-
 def _check_foreign(
     name: str, layout: ForeignLayout, options: Options, on_full: OnFull, *, has_cache: bool
 ) -> None:
@@ -171,20 +158,22 @@ def _check_foreign(
         )
 
 
-def _bitmap(
-    name: str, layout: ForeignLayout, ttl: Seconds | None, wait: Wait | None, *, refresh_ttl: bool
-) -> StoredBitmap:
-    if refresh_ttl and ttl is None:
-        raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
-    own: Any = layout  # the protocol that it follows is told by a method
+def _bitmap(name: str, layout: ForeignLayout, ttl: Seconds | None, wait: Wait | None) -> StoredBitmap:
+    own: Any = layout  # the protocol that it follows is told by an attribute
     is_configured, is_linked = hasattr(own, "config_key"), hasattr(own, "links")
+    insert_ttl: Seconds | None = getattr(own, "insert_ttl", None)
+    if insert_ttl is not None and ttl is not None:
+        raise ValueError(
+            f"the layout has insert_ttl={insert_ttl!r}, which each insert renews, and ttl counts from "
+            "creation; omit one of them"
+        )
     if (is_configured or is_linked) and ttl is not None:
         raise ValueError(several_keys(layout))
-    milliseconds = lifetime(ttl)
+    milliseconds = lifetime(insert_ttl if ttl is None else ttl)
     if is_configured:
         return ConfiguredBitmap(name, layout=own, wait=wait)
     if is_linked:
         return StoredLinks(name, layout=own, wait=wait)
     if hasattr(own, "cursor_key"):
-        return StoredChain(name, layout=own, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)
-    return StoredBitmap(name, layout=layout, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)
+        return StoredChain(name, layout=own, ttl=milliseconds, wait=wait)
+    return StoredBitmap(name, layout=layout, ttl=milliseconds, renews=insert_ttl is not None, wait=wait)

@@ -51,11 +51,13 @@ class ConfiguredLayout(ForeignLayout, Protocol):
         """Return the hash's fields; the first two must equal the stored ones."""
 
 
-def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
-    """Return the description of a bitmap for the scripts; `ttl` is in milliseconds, 0 for none."""
-    return _DESCRIPTION.pack(
-        b"bitmap", 1, _PROBES, layout.num_hashes, refresh_ttl, bytes(6), layout.num_bits, ttl
-    )
+def description(layout: ForeignLayout, ttl: int, *, renews: bool) -> bytes:
+    """Return the description of a bitmap for the scripts.
+
+    :param ttl: milliseconds, 0 for none.
+    :param renews: let each insert renew the `ttl`, which otherwise counts from creation.
+    """
+    return _DESCRIPTION.pack(b"bitmap", 1, _PROBES, layout.num_hashes, renews, bytes(6), layout.num_bits, ttl)
 
 
 class StoredBitmap(Stored):
@@ -65,13 +67,13 @@ class StoredBitmap(Stored):
     notices_loss = False  # a missing bitmap is an empty filter
 
     def __init__(
-        self, name: str, *, layout: ForeignLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
+        self, name: str, *, layout: ForeignLayout, ttl: int, renews: bool = False, wait: Wait | None
     ) -> None:
         super().__init__(name, layout.key(name).encode(), wait)
         self._layout = layout
         self._ttl = ttl
-        self._refresh_ttl = refresh_ttl
-        self._identity = description(layout, ttl, refresh_ttl=refresh_ttl)
+        self._renews = renews
+        self._identity = description(layout, ttl, renews=renews)
 
     @property
     def layers(self) -> list[tuple[bytes, ForeignLayout]]:
@@ -89,7 +91,7 @@ class StoredBitmap(Stored):
             name,
             layout=self._layout,
             ttl=ttl or self._ttl,
-            refresh_ttl=ttl > 0 or self._refresh_ttl,
+            renews=ttl > 0 or self._renews,
             wait=self.wait,
         )
 
@@ -172,7 +174,7 @@ class ConfiguredBitmap(StoredBitmap):
     """A bitmap with a hash of parameters, which each script compares; a missing hash is created."""
 
     def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
-        super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        super().__init__(name, layout=layout, ttl=0, wait=wait)
         self._configured = layout
         self._config_key = layout.config_key(name).encode()
         self._config = layout.config()

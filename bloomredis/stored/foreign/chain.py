@@ -56,10 +56,8 @@ class StoredChain(StoredBitmap):
     store = ("bitmaps", "layers")
     has_layers = True
 
-    def __init__(
-        self, name: str, *, layout: ChainLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
-    ) -> None:
-        super().__init__(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
+    def __init__(self, name: str, *, layout: ChainLayout, ttl: int, wait: Wait | None) -> None:
+        super().__init__(name, layout=layout, ttl=ttl, wait=wait)
         self._chain = layout
         self._cursor_key = layout.cursor_key().encode()
         self._cursor = 0
@@ -167,7 +165,7 @@ class StoredLinks(StoredBitmap):
     has_layers = True
 
     def __init__(self, name: str, *, layout: LinkedLayout, wait: Wait | None) -> None:
-        super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        super().__init__(name, layout=layout, ttl=0, wait=wait)
         self._links = [(key.encode(), link) for key, link in layout.links(name)]
         self.key = self._links[0][0]
         self.only_read = f"{name!r} was restored from {layout.name} and is read-only"
@@ -183,6 +181,6 @@ class StoredLinks(StoredBitmap):
 
     def assume(self) -> Handle:
         """Remember the known bitmaps without I/O."""
-        described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
+        described = [description(link, 0, renews=False) for _, link in self._links]
         keys = [key for key, _ in self._links]
         return self.remember(_identity(len(described) - 1, None, described), self._layout, keys)
