@@ -52,7 +52,6 @@ class NoClient:
         ({"ttl": 10}, ValueError, "capacity and error_rate"),
         ({"capacity": 10, "error_rate": 0.1, "ttl": 1e14}, ValueError, "at most 4503599627370 seconds"),
         ({"encode": "utf8"}, TypeError, "callable or None, not str 'utf8'"),
-        ({"keep_connection": "yes"}, TypeError, "None, True or False, not str 'yes'"),
         ({"retry_safe": "no"}, TypeError, "True or False, not str 'no'"),
         ({"local_cache": "no"}, TypeError, "unless it is True or False, must be .* not 'no'"),
         ({"on_full": "ignore"}, ValueError, "on_full must be .* not 'ignore'"),

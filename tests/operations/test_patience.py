@@ -35,6 +35,7 @@ from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
+from tests.support.wrapping import wrapped
 
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
 ITEMS = [f"{i}" for i in range(60)]
@@ -178,7 +179,7 @@ def test_a_lease_begins_when_its_call_is_sent(
     bloom: Any, any_client: redis.Redis, clock: Clock, verb: str
 ) -> None:
     """A call that waits in the client for most of the lease, or for longer, holds the item for all of it."""
-    f = bloom(any_client, "seen", **SIZE, keep_connection=False)
+    f = bloom(wrapped(any_client), "seen", **SIZE)
     (held,) = f.claim_many(["warm"], 30)
     f.extend_many([held], 30)
     waiting(getattr(f, "_filter", f)._client, clock, 25)
