@@ -12,6 +12,7 @@ notice it, the first test that fails.  A line that the file has is kept, unless 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import re
@@ -75,7 +76,11 @@ class Tests:
             try:
                 output, _ = process.communicate(timeout=self._seconds)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGTERM)  # also the workers, and the servers of tests
+                for ending in (signal.SIGINT, signal.SIGKILL):  # tests end what they have started
+                    os.killpg(process.pid, ending)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.communicate(timeout=60)
+                        break
                 raise TimeoutError from None
         found = re.search(r"^(?:FAILED|ERROR|SUBFAILED\S*) .*", output, re.MULTILINE)
         if process.returncode not in (0, 5) and found is None:
