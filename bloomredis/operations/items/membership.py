@@ -87,7 +87,6 @@ class Membership:
         self._pending = pending
         self._retry_safe = retry_safe
         self._reads = False
-        """The number of new items in loads."""
 
     def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
         """Set whether a test of one item may read the item's blocks without a script.

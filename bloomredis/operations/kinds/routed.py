@@ -112,14 +112,14 @@ class RoutedOperations(ItemOperations):
         return part
 
     def _on(self, place: PartId, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """PartItems an operation on a part, on its server."""
+        """Run an operation on a part, on its server."""
         return self._at(place[0], call(self._part(place)))
 
     def _at(self, server: int, operation: Op[T]) -> Op[T]:
         return on_server(server, operation) if self.servers > 1 else operation
 
     def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """PartItems an operation on the part of the filter that has an item."""
+        """Run an operation on the part of the filter that has an item."""
         yield from self._ready()
         return (yield from self._on(self._place(encoded), call))
 
@@ -128,7 +128,7 @@ class RoutedOperations(ItemOperations):
         return self._part(self._place(encoded))
 
     def _everywhere(self, places: Iterable[PartId], call: Callable[[Queueing], Op[T]]) -> Op[list[T]]:
-        """PartItems an operation on several parts; all end before the error of one is raised."""
+        """Run an operation on several parts; all end before the error of one is raised."""
         outcomes = yield from gather(self._on(place, call) for place in places)
         return unless_failed(outcomes)
 
@@ -153,7 +153,7 @@ class RoutedOperations(ItemOperations):
     def _gathered(
         self, runs: Sequence[PartItems], operations: Iterable[Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
-        """PartItems an operation for each run; return the indexes of its items with its answers or error."""
+        """Run an operation for each run; return the indexes of its items with its answers or error."""
         placed = (self._at(run.server, each) for run, each in zip(runs, operations, strict=True))
         outcomes = yield from gather(placed)
         return [(run.own.tolist(), outcome) for run, outcome in zip(runs, outcomes, strict=True)]
