@@ -116,8 +116,8 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
             return True
         # asyncio:
         encoded = operations.codec.encode_for_batch(item)
-        return await self._tests.share(encoded, operations.contains, item)
-        # sync: return drive(self._transport, operations.contains(item))
+        return await self._tests.share(encoded, self._contains, item)
+        # sync: return drive(self._transport, self._contains(item))
         # both.
 
     # asyncio:

@@ -65,7 +65,7 @@ class Bound(Generic[C]):
     """The options that `open` takes."""
 
     if not TYPE_CHECKING:  # type checkers see attributes of an instance
-        _client, _transport, _requests, _adds, _tests = (_OfClient() for _ in range(5))
+        _client, _transport, _requests, _adds, _tests, _contains = (_OfClient() for _ in range(6))
 
     def __init__(self, client: C | Sequence[C], operations: Operations) -> None:
         self._check_kind(client)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from bloomredis.drivers import aio, sync
@@ -16,7 +17,6 @@ from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimState
-from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.metering import of_task
 from bloomredis.protocol.steps import Ask, Op, Step
 
@@ -31,7 +31,7 @@ class Driven(Bound[SyncClient]):
     def _bind(self) -> None:
         operations = self._operations
         self._transport = client = self._connect_transport()
-        operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
+        self._contains = partial(operations.contains, by_reading=reads_at_once(client))
 
     def _run(self, operation: Op[T]) -> T:
         return sync.drive(self._transport, operation)
@@ -54,10 +54,9 @@ class AsyncDriven(Bound[AsyncClient]):
     def _bind(self) -> None:
         operations = self._operations
         self._transport = client = self._connect_transport()
-        operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
+        self._contains = partial(operations.contains, by_reading=reads_at_once(client))
         self._adds = Tasks(self.name, client, operations.add_shared)
         self._tests = Tasks(self.name, client, operations.contains_shared)
-        operations.shares = True
         self._requests = {}
 
     def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
@@ -80,7 +79,8 @@ class AsyncDriven(Bound[AsyncClient]):
             except (asyncio.CancelledError, GeneratorExit):
                 sender.abandon(call)
                 raise
-        return await aio.drive(self._transport, self._operations.answer_one(request), self._execute)
+        answered = self._operations.answer_one(request, shares=True)
+        return await aio.drive(self._transport, answered, self._execute)
 
     def _execute(self, client: Any, step: Step) -> Coroutine[Any, Any, object]:
         """Execute a step; a request shares its call with those of other tasks."""

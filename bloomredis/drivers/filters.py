@@ -80,7 +80,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
             return True
-        return drive(self._transport, operations.contains(item))
+        return drive(self._transport, self._contains(item))
 
     def __contains__(self, item: I) -> bool:
         return self.contains(item)

@@ -30,7 +30,7 @@ def calls_of_scripts(client: redis.Redis) -> int:
 
 
 def reads(f: Any) -> bool:
-    return isinstance(next(f._operations.contains("any")), ContainsByReading)
+    return isinstance(next(f._contains("any")), ContainsByReading)
 
 
 @for_each("rate", RATES)
@@ -161,8 +161,8 @@ def test_an_exception_between_the_replies(
     f.add("x")
     assert f.contains("x")
     (connection,) = any_client.connection_pool._available_connections
-    operations: Any = f._operations
-    replies = len(next(operations.contains("x")).commands)
+    reading: Any = next(f._contains("x"))
+    replies = len(reading.commands)
     for number in range(replies):
         left = iter(range(number))
         read = connection.read_response
@@ -191,6 +191,56 @@ def test_a_connection_that_has_to_be_made(any_client: redis.Redis, monkeypatch: 
         any_client.connection_pool.reset()
         assert f.contains(item) is there
         assert calls_of_scripts(any_client) > before
+
+
+class Overriding(redis.Redis):
+    """A client whose own method makes the calls, so its connections are not used directly."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]  # redis-py's
+
+
+class OverridingAsyncio(redis.asyncio.Redis):
+    """The same for asyncio."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]  # redis-py's
+
+
+@for_each("kind", ["BloomFilter", "ShardedBloomFilter"])
+def test_with_client_changes_nothing_of_the_filter_itself(any_server: Server, kind: str) -> None:
+    """Each of the two reads as its own client does, whichever was made last."""
+    with any_server.client() as client, Overriding(unix_socket_path=any_server.socket) as own:
+        f = getattr(bloomredis, kind)(client, "seen", capacity=1000, error_rate=0.01)
+        f.add("x")
+        other = f.with_client(own)
+        last = other.with_client(client)
+        for each, by_script in ((f, False), (other, True), (last, False), (other, True), (f, False)):
+            before = calls_of_scripts(client)
+            assert each.contains("x")
+            assert (calls_of_scripts(client) > before) is by_script
+
+
+def test_with_client_changes_nothing_of_the_filter_itself_in_asyncio(any_server: Server) -> None:
+    """The same holds for tasks, whose tests share calls."""
+
+    async def main() -> None:
+        path = any_server.socket
+        async with (
+            redis.asyncio.Redis(unix_socket_path=path) as own,
+            OverridingAsyncio(unix_socket_path=path) as overriding,
+        ):
+            f = bloomredis.asyncio.BloomFilter(own, "seen", capacity=1000, error_rate=0.01)
+            await f.add("x")
+            other = f.with_client(overriding)
+            last = other.with_client(own)
+            for each, by_script in ((f, False), (other, True), (last, False), (other, True), (f, False)):
+                before = calls_of_scripts(client)
+                assert await each.contains("x")
+                assert (calls_of_scripts(client) > before) is by_script
+
+    with any_server.client() as client:
+        asyncio.run(main())
 
 
 def test_where_connections_are_not_kept(any_client: redis.Redis) -> None:

@@ -190,7 +190,9 @@ def _token(request: Request) -> str | None:
 _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "add": lambda f, request, items: f.add(items[0], token=_token(request)),
     "add_many": lambda f, _, items: f.add_many(items),
-    "contains": lambda f, _, items: f.contains(items[0]),
+    "contains": lambda f, request, items: f.contains(
+        items[0], by_reading=not request.owner.process.is_cluster
+    ),
     "contains_many": lambda f, _, items: f.contains_many(items),
     "remove": lambda f, request, items: f.remove(items[0], token=_token(request)),
     "reserve": lambda f, _, __: f.reserve(),
@@ -211,6 +213,7 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "renew": lambda f, request, _: f.renew_many([request.held]),
 }
 _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
+    "contains": lambda f, _, items: f.contains(items[0]),
     "acknowledge": lambda f, _, __: f._run(f._operations.reserve(marks=True)),
     "claim": lambda f, request, items: f.claim(items[0], LEASE, renew=request.renews),
     "claim_as": lambda f, request, items: f.claim(items[0], LEASE, owner=request.holder),

@@ -71,9 +71,7 @@ class World(Stage):
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
         given = self.kind.options | dict(self.scenario.options) | options
         if owner.process.loop is None:
-            operations = self.kind.operations(KEY, **given)
-            operations.read_at_once(not owner.process.is_cluster)
-            return operations
+            return self.kind.operations(KEY, **given)
         return self.kind.asynchronous(self.client(owner), KEY, **given)
 
     def start(self, ref: str, name: str, verb: str, items: Sequence[int], other: str | None) -> None:

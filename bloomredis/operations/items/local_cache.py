@@ -128,17 +128,17 @@ class CachedMembership:
             self._learn_one(handle, item, sent, there=True, new=new)
         return new
 
-    def test_one(self, item: bytes) -> Op[bool]:
-        """Test an item."""
+    def test_one(self, item: bytes, *, by_reading: bool = False) -> Op[bool]:
+        """Test an item, as `Membership` does."""
         stored = self.stored
-        testing = stored.attempt(lambda handle: self._test_one(handle, item), stored.existing)
+        testing = stored.attempt(lambda handle: self._test_one(handle, item, by_reading), stored.existing)
         return (yield from stored.or_none(testing)) or False
 
-    def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
+    def _test_one(self, handle: Handle, item: bytes, by_reading: bool) -> Op[bool]:  # noqa: FBT001 - as above
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
         sent = clock.now()
-        there = yield from self._membership.test_one(item)
+        there = yield from self._membership.test_one(item, by_reading=by_reading)
         self._learn_one(handle, item, sent, there=there)
         return there
 

@@ -86,23 +86,19 @@ class Membership:
         self._sessions = sessions
         self._pending = pending
         self._retry_safe = retry_safe
-        self._reads = False
 
-    def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
-        """Set whether a test of one item may read the item's blocks without a script.
+    def test_one(self, item: bytes, *, by_reading: bool = False) -> Op[bool]:
+        """Test an item.
 
-        That is worth it where several commands sent together cost hardly more than one.
+        :param by_reading: read the item's blocks without a script, if the filter has blocks.  That is worth
+            it where several commands sent together cost hardly more than one.
         """
-        self._reads = reads
-
-    def test_one(self, item: bytes) -> Op[bool]:
-        """Test an item."""
         rounds = None
         while True:
             handle = self._stored.handle or (yield from self._stored.find())
             if handle is None:
                 return False
-            if self._reads and handle.script_variant in IN_BLOCKS:
+            if by_reading and handle.script_variant in IN_BLOCKS:
                 reading = ContainsByReading(handle, item)
                 try:
                     there = reading.answer_in((yield reading))

@@ -80,10 +80,6 @@ class FilterOperations(StoredOperations):
         self.claims = Claims(stored, self.sessions, self.pending, retry_safe=options.retry_safe)
         self.servers = 1
 
-    def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
-        """Set whether tests of one item read its blocks, if several commands cost hardly more than one."""
-        self.membership.read_at_once(reads)
-
     def on_item(self, encoded: bytes, call: Callable[[Self], Op[T]]) -> Op[T]:  # noqa: ARG002 - it has one part
         """Run an operation on the part of the filter that has an item."""
         return call(self)
@@ -99,9 +95,12 @@ class FilterOperations(StoredOperations):
         encoded = self.codec.encode(item)
         return self.items.add_one(encoded, None if token is None else parse_token(token, encoded))
 
-    def contains(self, item: object) -> Op[bool]:
-        """Return whether an item is in the filter."""
-        return self.items.test_one(self.codec.encode(item))
+    def contains(self, item: object, *, by_reading: bool = False) -> Op[bool]:
+        """Return whether an item is in the filter.
+
+        :param by_reading: read the item's blocks without a script, if there are blocks.
+        """
+        return self.items.test_one(self.codec.encode(item), by_reading=by_reading)
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""

@@ -75,13 +75,6 @@ class RoutedOperations(ItemOperations):
         self.codec = codec
         self.options = options
         self._parts: dict[PartId, Queueing] = {}
-        self._reads = False
-
-    def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - its only argument
-        """Set whether tests of one item read its blocks, if several commands cost hardly more than one."""
-        self._reads = reads
-        for part in list(self._parts.values()):
-            part.read_at_once(reads)
 
     @abstractmethod
     def _place(self, encoded: bytes) -> PartId:
@@ -106,9 +99,7 @@ class RoutedOperations(ItemOperations):
     def _part(self, place: PartId) -> Queueing:
         part = self._parts.get(place)
         if part is None:
-            part = self._new_part(place)
-            part.read_at_once(self._reads)
-            part = self._parts.setdefault(place, part)
+            part = self._parts.setdefault(place, self._new_part(place))
         return part
 
     def _on(self, place: PartId, call: Callable[[Queueing], Op[T]]) -> Op[T]:
@@ -181,11 +172,18 @@ class RoutedOperations(ItemOperations):
         pending = None if token is None else parse_token(token, encoded)
         return self.on_item(encoded, lambda part: part.items.add_one(encoded, pending))
 
-    def contains(self, item: object) -> Op[bool]:
-        """Return whether an item is in the filter."""
+    def contains(self, item: object, *, by_reading: bool = False) -> Op[bool]:
+        """Return whether an item is in the filter.
+
+        :param by_reading: read the item's blocks without a script, if there are blocks.
+        """
         encoded = self.codec.encode(item)
         yield from self._ready(creates=False)
-        return (yield from self._on(self._place(encoded), lambda part: part.items.test_one(encoded)))
+
+        def test(part: Queueing) -> Op[bool]:
+            return part.items.test_one(encoded, by_reading=by_reading)
+
+        return (yield from self._on(self._place(encoded), test))
 
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add encoded items; `items` are the caller's."""

@@ -76,15 +76,19 @@ class ShardedOperations(StoredOperations, RoutedOperations):
             return call(self._part(self._place(encoded)))
         return super().on_item(encoded, call)
 
-    def contains(self, item: object) -> Op[bool]:
-        """Return whether an item is in the filter."""
-        if self.stored.handle is None:
-            return self._contains_if_there(item)
-        encoded = self.codec.encode(item)
-        return self._part(self._place(encoded)).items.test_one(encoded)
+    def contains(self, item: object, *, by_reading: bool = False) -> Op[bool]:
+        """Return whether an item is in the filter.
 
-    def _contains_if_there(self, item: object) -> Op[bool]:
-        return (yield from self.stored.or_none(super().contains(item))) or False
+        :param by_reading: read the item's blocks without a script, if there are blocks.
+        """
+        if self.stored.handle is None:
+            testing = super().contains(item, by_reading=by_reading)
+            return self._unless_none(testing)
+        encoded = self.codec.encode(item)
+        return self._part(self._place(encoded)).items.test_one(encoded, by_reading=by_reading)
+
+    def _unless_none(self, testing: Op[bool]) -> Op[bool]:
+        return (yield from self.stored.or_none(testing)) or False
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""

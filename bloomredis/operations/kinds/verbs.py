@@ -55,8 +55,6 @@ class ItemOperations(ABC):
     name: str
     codec: Codec
     options: Options
-    shares: bool = False
-    """Drivers answer the requests of several callers together."""
 
     def add_many(self, items: Sequence[object]) -> Op[Answers] | Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
@@ -181,9 +179,12 @@ class ItemOperations(ABC):
         yield from self.attempt(requests)
         yield from retry_patiently(requests, self.attempt)
 
-    def answer_one(self, request: ClaimRequest) -> Op[ClaimState]:
-        """Make a request, alone or with those of other callers; retry a commit while that is worthwhile."""
-        return patient(request, ask if self.shares else self.attempt_one)
+    def answer_one(self, request: ClaimRequest, *, shares: bool = False) -> Op[ClaimState]:
+        """Make a request; retry a commit while that is worthwhile.
+
+        :param shares: let the driver answer it together with the requests of other callers.
+        """
+        return patient(request, ask if shares else self.attempt_one)
 
     def attempt_one(self, request: ClaimRequest) -> Op[ClaimState]:
         """Make an attempt at a request; return the claim, or raise the error."""

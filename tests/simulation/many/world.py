@@ -78,9 +78,7 @@ class ManyWorld(Stage):
         given = self.kind.options | {"on_lost": self.terms.on_lost} | options
         if owner.process.loop is not None:
             return self.kind.asynchronous(self.client(owner), KEY, **given)
-        operations = self.kind.operations(KEY, **given)
-        operations.read_at_once(len(self.servers) == 1 and not owner.process.is_cluster)
-        return operations
+        return self.kind.operations(KEY, **given)
 
     def notice(self, why: str) -> None:
         self.watch.look(why, is_call=False)
@@ -141,7 +139,13 @@ class ManyWorld(Stage):
             self._start_task(call, ask)
             return
         self.check(owner.process)
-        call.start(_OPERATIONS[verb](owner.filter, ask), self.send)
+        call.start(self._operation(owner, ask), self.send)
+
+    def _operation(self, owner: Owner, ask: Ask) -> Any:
+        if ask.verb == "contains":
+            by_reading = len(self.servers) == 1 and not owner.process.is_cluster
+            return owner.filter.contains(ask.items[0], by_reading=by_reading)
+        return _OPERATIONS[ask.verb](owner.filter, ask)
 
     def _start_task(self, call: Call, ask: Ask) -> None:
         loop = call.owner.process.loop
