@@ -14,6 +14,7 @@ from redis.backoff import NoBackoff
 import bloomredis
 import bloomredis.asyncio
 from tests.support.retries import async_retrying
+from tests.support.shards_away import AsyncShardsAway, ShardsAway
 from tests.support.wrapping import is_wrapped, wrapped
 
 SAME = {"db", "username", "password", "decode_responses", "protocol", "host", "port"}
@@ -79,6 +80,8 @@ class Asyncio:
     def _twin(self, client: Any) -> Any:
         if isinstance(client, list):
             return [self._twin(each) for each in client]
+        if isinstance(client, ShardsAway):
+            return AsyncShardsAway(self._twin(client.client), client.away)
         twin: Any
         if isinstance(client, fakeredis.FakeRedis):
             twin = fakeredis.FakeAsyncRedis(server=client.connection_pool.connection_kwargs["server"])

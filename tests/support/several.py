@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import bloomredis.asyncio
 from bloomredis import BloomFilter, compat
 from bloomredis.compat.php_bkdr import PhpBkdr
 
@@ -21,16 +20,3 @@ def layout(servers: int, num_bits: int = NUM_BITS, keys: int = 5) -> PhpBkdr:
 def on_servers(clients: Sequence[Any], name: str = "seen", **sizes: int) -> BloomFilter[Any]:
     """Return a filter over these clients, in the order of their servers."""
     return BloomFilter[Any](list(clients), name, layout=layout(len(clients), **sizes))
-
-
-def aio_on_servers(
-    clients: Sequence[Any], name: str = "seen", **sizes: int
-) -> bloomredis.asyncio.BloomFilter[Any]:
-    """Return the same filter over asyncio clients."""
-    return bloomredis.asyncio.BloomFilter(list(clients), name, layout=layout(len(clients), **sizes))
-
-
-def server_of(f: Any, item: str) -> int:
-    """Return the index of an item's server."""
-    place: int = f._operations._place(item.encode())[0]
-    return place

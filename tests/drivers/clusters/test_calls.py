@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,7 @@ from mmh3 import hash_bytes
 
 import bloomredis.asyncio
 from bloomredis import (
+    BloomError,
     BloomFilter,
     Claim,
     ClaimLostError,
@@ -21,10 +23,14 @@ from bloomredis import (
     OutcomeUnknownError,
     ShardedBloomFilter,
 )
+from bloomredis.drivers import aio, sync
+from bloomredis.drivers.connections.sending import send_step
 from bloomredis.protocol import cluster
+from tests.support.background import Child
 from tests.support.cluster_clients import SMALL
 from tests.support.clusters import Cluster
 from tests.support.own_tasks import own_tasks_cancelled
+from tests.support.sharding import ITEMS, OPTIONS
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
@@ -242,6 +248,80 @@ def test_a_batch_goes_to_all_nodes_at_once(nodes: Cluster, cluster_client: Any) 
     assert len(sent.sends) == 3
     assert sum(len(send.commands) for send in sent.sends) == 16
     assert not [act for act in acts if isinstance(act, cluster.Send)]
+
+
+def test_a_batch_waits_for_all_nodes_at_once(cluster_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes as long as the slowest node, not as long as all together."""
+    f = ShardedBloomFilter(cluster_client, "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    barrier = threading.Barrier(3)
+
+    def slow(*step: Any) -> Any:
+        barrier.wait(20)
+        return send_step(*step)
+
+    monkeypatch.setattr(sync, "send_step", slow)
+    assert f.add_many(ITEMS) == [False] * 400
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_asks_all_nodes(cluster_client: Any) -> None:
+    """The child makes its own threads, since the parent's do not exist in it."""
+    f = ShardedBloomFilter(cluster_client, "seen", **OPTIONS)
+    assert all(f.add_many(ITEMS))
+    assert Child(lambda: f.add_many([*ITEMS, "x", "y"])).result() == [False] * 400 + [True] * 2
+    assert f.add_many(["x", "y", "z"]) == [False, False, True]
+
+
+@for_each("verb", ["add_many", "claim_many"])
+def test_a_batch_that_is_cancelled_while_a_node_is_slow(nodes: Cluster, verb: str) -> None:
+    """A retry gets the answers of all nodes, of those that have replied and of the slow one."""
+
+    async def main() -> int:
+        async with redis.asyncio.RedisCluster(**nodes.at) as client:
+            f: Any = bloomredis.asyncio.ShardedBloomFilter(client, verb, coalesce=False, **OPTIONS)
+            await f.add_many(ITEMS)
+            slow, send, reached = client.get_primaries()[0], aio._send_to_node, asyncio.Event()
+
+            async def held(act: Any) -> Any:
+                if act.node is slow:
+                    reached.set()
+                    await asyncio.Event().wait()
+                return await send(act)
+
+            items = [f"x{i}" for i in range(400)]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(aio, "_send_to_node", held)
+                task = asyncio.ensure_future(getattr(f, verb)(items))
+                await reached.wait()
+                for _ in range(200):  # enough turns for the replies of the other nodes
+                    await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            return sum(map(bool, await getattr(f, verb)(items)))
+
+    assert asyncio.run(main()) == 400
+
+
+@for_each("after", range(4))
+def test_a_batch_of_which_a_task_is_cancelled(nodes: Cluster, after: int) -> None:
+    """The caller's own task goes on if the task of one node is cancelled: an answer is only missing."""
+
+    async def main() -> None:
+        async with redis.asyncio.RedisCluster(**nodes.at) as client:
+            f = bloomredis.asyncio.ShardedBloomFilter(client, f"seen {after}", **OPTIONS)
+            assert await f.add_many(ITEMS[:100]) == [True] * 100
+            with own_tasks_cancelled(after, every=2) as cancelled:
+                try:
+                    told = await f.add_many(ITEMS[100:])
+                except BloomError as error:
+                    told = getattr(error, "results", [])
+            assert cancelled
+            told += await f.add_many(ITEMS[100 + len(told) :])
+            assert told == [True] * 300
+
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_failover_costs_one_extra_round_trip(nodes: Cluster, cluster_client: Any, bloom: Any) -> None:

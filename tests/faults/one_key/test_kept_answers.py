@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 from collections import Counter
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 import redis
-import redis.asyncio
 
 from bloomredis import (
     BatchInterruptedError,
@@ -30,7 +28,6 @@ from tests.support.keys import forget_receipts
 from tests.support.losing import LosingClient
 from tests.support.proxy import Fate, Proxy, dropped, lost, once_executed, passed, proxied
 from tests.support.servers import Server
-from tests.support.several import aio_on_servers
 from tests.support.sizes import long
 from tests.support.values import for_each
 
@@ -158,40 +155,6 @@ def test_claims_that_are_interrupted(any_server: Server) -> None:
         with pytest.raises(KeyboardInterrupt):
             f.claim_many(items)
         assert all(f.claim_many(items))
-
-
-def test_a_batch_over_two_servers_that_is_cancelled(any_server: Server) -> None:
-    """The answers of one server are kept, though another was slow."""
-
-    async def main(verb: str) -> int:
-        path = any_server.socket
-        async with (
-            redis.asyncio.Redis(unix_socket_path=path) as quick,
-            redis.asyncio.Redis(unix_socket_path=path, db=1) as slow,
-        ):
-            servers = [quick, slow]
-            f = aio_on_servers(servers, verb, keys=1)
-            await f.add_many([f"w{i}" for i in range(50)])
-            real, reached = slow.execute_command, asyncio.Event()
-
-            async def held(*command: Any, **options: Any) -> Any:
-                reached.set()
-                await asyncio.Event().wait()
-
-            slow.execute_command = held  # type: ignore[method-assign]
-            items = [f"x{i}" for i in range(400)]
-            task = asyncio.ensure_future(getattr(f, verb)(items))
-            await reached.wait()
-            for _ in range(200):  # enough turns for the other server's reply
-                await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            slow.execute_command = real  # type: ignore[method-assign]
-            return sum(map(bool, await getattr(f, verb)(items)))
-
-    assert asyncio.run(main("add_many")) == 400
-    assert asyncio.run(main("claim_many")) == 400
 
 
 def test_a_kept_answer_of_an_item_that_has_expired(any_server: Server, bloom: Any) -> None:

@@ -17,7 +17,6 @@ import bloomredis.asyncio
 from bloomredis import BloomError, OutcomeUnknownError
 from tests.support.own_tasks import own_tasks_cancelled
 from tests.support.servers import Server
-from tests.support.several import aio_on_servers
 from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
@@ -108,29 +107,6 @@ def test_a_test_that_shares_a_task(any_server: Server) -> None:
             assert cancelled
             assert await f.contains("x")
 
-    asyncio.run(asyncio.wait_for(main(), 60))
-
-
-@for_each("after", range(TURNS))
-def test_calls_to_several_servers(any_server: Server, after: int) -> None:
-    """The caller's own task goes on if the task of one server is cancelled: an answer is only missing."""
-
-    async def main() -> None:
-        clients = [redis.asyncio.Redis(unix_socket_path=any_server.socket, db=db) for db in range(2)]
-        f = aio_on_servers(clients)
-        items = [f"{i}" for i in range(20)]
-        assert await f.add("warm")
-        with own_tasks_cancelled(after, every=2):
-            try:
-                told = await f.add_many(items)
-            except BloomError as error:
-                told = getattr(error, "results", [])
-        told += await f.add_many(items[len(told) :])
-        assert told == [True] * 20
-        for client in clients:
-            await client.aclose()
-
-    any_server.empty()
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
