@@ -397,12 +397,19 @@ def test_the_rule_of_the_module_layout_suffices(server: Server) -> None:
         assert {name for name in called if name.startswith("bf.")} - {"bf.reserve"} <= allowed
 
 
-LAYOUTS: Final[dict[str, Any]] = {
-    "of growing bitmaps (`redis_bitmaps`)": compat.redis_bitmaps(30, 0.001),
-    "`jedis`": compat.jedis(1000, 0.01),
-    "`php_bkdr` with `revised=True`": compat.php_bkdr(10_000, 5, revised=True),
-    "`php_bkdr` with `servers=` or `partitions=`": compat.php_bkdr(10_000, 5, partitions=2),
+REVISED: Final = "`php_bkdr`, or of `php_bkdr_shards`, with `revised=True`"
+LAYOUTS: Final[dict[str, list[tuple[str, Any]]]] = {
+    "of growing bitmaps (`redis_bitmaps`)": [("seen", compat.redis_bitmaps(30, 0.001))],
+    "`jedis`": [("seen", compat.jedis(1000, 0.01))],
+    REVISED: [
+        ("seen", compat.php_bkdr(10_000, 5, revised=True)),
+        *(each[1:] for each in compat.php_bkdr_shards("seen", 10_000, 5, [None], revised=True)),
+    ],
+    "of other `php_bkdr_shards`": [
+        each[1:] for each in compat.php_bkdr_shards("seen", 10_000, 5, [None], partitions=2)
+    ],
 }
+"""Names and layouts of filters, by the text of their row."""
 
 
 @for_each("layout", LAYOUTS)
@@ -414,16 +421,17 @@ def test_the_rights_of_other_layouts(server: Server, layout: str) -> None:
             admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *rule)
             url = server.url.replace("unix://", "unix://worker:secret@")
             with redis.Redis.from_url(url) as client:
-                f = BloomFilter(client, "seen", layout=LAYOUTS[layout])
-                if not more:
-                    with pytest.raises(BloomError, match="NOPERM"):
-                        f.add_many(range(100))
-                    continue
-                assert any(f.add_many(range(100)))
-                assert f.contains(1)
-                f.claim("b", 60).commit()
-                assert f.contains("b")
-                assert f.delete()
+                for name, own in LAYOUTS[layout]:
+                    f = BloomFilter(client, name, layout=own)
+                    if not more:
+                        with pytest.raises(BloomError, match="NOPERM"):
+                            f.add_many(range(100))
+                        continue
+                    assert any(f.add_many(range(100)))
+                    assert f.contains(1)
+                    f.claim("b", 60).commit()
+                    assert f.contains("b")
+                    assert f.delete()
 
 
 @pytest.mark.parametrize("place", [f"{name} tls" for name in REAL], indirect=True)

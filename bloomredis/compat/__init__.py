@@ -7,7 +7,7 @@ I/O.
 from bloomredis.compat.go_zero import go_zero
 from bloomredis.compat.guava import guava
 from bloomredis.compat.jedis import jedis
-from bloomredis.compat.php_bkdr import php_bkdr
+from bloomredis.compat.php_bkdr import php_bkdr, php_bkdr_shards
 from bloomredis.compat.redis_bitmaps import redis_bitmaps
 from bloomredis.compat.redis_template import redis_template
 from bloomredis.compat.redisson import redisson
@@ -20,6 +20,7 @@ __all__ = [
     "guava",
     "jedis",
     "php_bkdr",
+    "php_bkdr_shards",
     "redis_bitmaps",
     "redis_template",
     "redisson",

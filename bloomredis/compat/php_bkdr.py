@@ -1,10 +1,11 @@
-"""The layout of the PHP class `Bf` with BKDR hashes, and the shard of each item.
+"""The layout of the PHP class `Bf` with BKDR hashes, and the shards over which its v3 distributes items.
 
 The class is that of https://github.com/0x5446/bloomfilter-redis.  Its versions differ:
 
 * v1 and v2 have one bitmap.
-* v3 as first published distributes the items over servers and over keys `name.0`, `name.1`, ...
-* v3 as revised has hashes of 63 bits and one bitmap `name:0` on each server.
+* v3 as first published distributes the items over servers, and there over keys `name.0`, `name.1`, ...
+* v3 as revised has hashes of 63 bits.  It distributes the items, and the bits, over servers, each of which
+  has one bitmap `name:0`.
 
 Not covered are:
 
@@ -20,13 +21,15 @@ PHP casts an item to a string.  Items here are str, bytes or int.  For other val
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, SupportsIndex
+from typing import Final, Generic, NamedTuple, SupportsIndex, TypeVar
 from zlib import crc32
 
+from bloomredis import arguments
 from bloomredis.bits import sizing
+from bloomredis.bits.encoding import Item
 from bloomredis.compat.bitmap import MAX_BITMAP_BITS, Bitmap, half_full
 
 _MASK: Final = 0x7FFFFFFF
@@ -34,6 +37,7 @@ _MAX_PHP_INT: Final = 2**63 - 1  # also the mask of v3 as revised
 _EXACT: Final = 2**53  # doubles represent all integers up to here exactly
 
 Seed = int | float
+S = TypeVar("S")
 
 
 @lru_cache(maxsize=256)
@@ -90,41 +94,44 @@ class PhpBkdr(Bitmap):
 
     name = "php_bkdr"
 
-    servers: tuple[Hashable, ...] | None = field(default=None, repr=False)
-    """An identifier of each server, in the order of the PHP program; None for a single server."""
-    partitions: int | None = None
-    """Keys on each server; None for one key without a suffix."""
     revised: bool = False
-    """True for v3 as revised, in which `num_bits` counts the bits on each server."""
+    """True for v3 as revised."""
+    is_shard: bool = False
+    """True for a shard of v3, whose key is complete.
+
+    As first published, `num_bits` counts the bits of all shards: an item has the same bits in any of them.
+    """
 
     def max_bits(self) -> int:
-        """Return the most bits: PHP's largest int for all shards together, 2^32 for one bitmap."""
-        return MAX_BITMAP_BITS if self.partitions is None or self.revised else _MAX_PHP_INT
+        """Return the most bits: 2^32 for one bitmap, PHP's largest int for all shards together."""
+        return _MAX_PHP_INT if self.is_shard and not self.revised else MAX_BITMAP_BITS
 
     def key(self, name: str) -> str:
-        """Return the key of a filter or a shard: its name, with `:0` appended in v3 as revised."""
-        return f"{name}:0" if self.revised else name
+        """Return the key of a filter: its name, with `:0` appended in v3 as revised."""
+        return f"{name}:0" if self.revised and not self.is_shard else name
 
     def probes(self, encoded: bytes) -> list[int]:
         """Return the bits of an encoded item in probe order."""
         mask = _MAX_PHP_INT if self.revised else _MASK
         return [bkdr(encoded, seed, mask) % self.num_bits for seed in seeds(self.num_hashes)]
 
-    def partition(self, encoded: bytes) -> tuple[int, str]:
-        """Return the index of an item's server, and the suffix of its key there.
 
-        Both come from one CRC-32, so some shards stay empty if the two counts have a common divisor.
-        """
-        return (0, "") if self.partitions is None else self._partition(crc32(encoded))
+class PhpBkdrShard(NamedTuple, Generic[S]):
+    """A shard: a `BloomFilter` over this server's client with this key and layout."""
 
-    def parts(self) -> list[tuple[int, str]]:
-        """Return each server and suffix that a checksum can choose."""
-        period = len(self.servers or (None,)) * (self.partitions or 1)
-        return sorted(set(map(self._partition, range(period))))
+    server: S
+    key: str
+    layout: PhpBkdr
 
-    def _partition(self, checksum: int) -> tuple[int, str]:
-        suffix = "" if self.revised else f".{checksum % (self.partitions or 1)}"
-        return checksum % len(self.servers or (None,)), suffix
+
+class PhpBkdrShards(tuple[PhpBkdrShard[S], ...]):
+    """The shards of a filter, in the order of the remainders of an item's CRC-32."""
+
+    __slots__ = ()
+
+    def of(self, item: Item) -> PhpBkdrShard[S]:
+        """Return the shard of an item.  Raises `TypeError` or `ValueError` for an item that is none."""
+        return self[crc32(self[0].layout.encode(item)) % len(self)]
 
 
 def num_partitions(num_bits: int, servers: int) -> int:
@@ -134,41 +141,63 @@ def num_partitions(num_bits: int, servers: int) -> int:
     return math.ceil(math.ceil(num_bits / servers) / MAX_BITMAP_BITS)
 
 
-def php_bkdr(
+def php_bkdr(num_bits: SupportsIndex, num_hashes: SupportsIndex, *, revised: bool = False) -> PhpBkdr:
+    """Return the layout of `new Bf(key, num_bits, num_hashes)`, in one key of one server.
+
+    `revised` selects v3 as it was revised later.  PHP takes no capacity.  The layout's `capacity` is the best
+    for this number of hashes: it sets half the bits.  Its `error_rate` is the rate at that capacity.
+    """
+    return _layout(num_bits, num_hashes, revised=revised)
+
+
+def php_bkdr_shards(
+    name: str,
     num_bits: SupportsIndex,
     num_hashes: SupportsIndex,
-    servers: Sequence[Hashable] | None = None,
-    partitions: SupportsIndex | None = None,
+    servers: Sequence[S],
     *,
+    partitions: SupportsIndex | None = None,
     revised: bool = False,
-) -> PhpBkdr:
-    """Return the layout of `new Bf(key, num_bits, num_hashes)`.
+) -> PhpBkdrShards[S]:
+    """Return the shards of `new Bf(name, num_bits, num_hashes)` in v3: the server, key and layout of each.
 
-    `servers` or `partitions` select the sharded layout of v3.  Give the servers in PHP's order, and
-    `partitions` if it differs from the number that v3 computes.  `revised` selects v3 as it was revised
-    later, with or without `servers`.
+    Each shard is a `BloomFilter` of its own.  `of(item)` of the result returns the shard of an item.  One
+    CRC-32 chooses both its server and its key there, so some of the keys stay empty if the numbers of servers
+    and of keys have a common divisor; these are left out.
 
-    PHP takes no capacity.  The layout's `capacity` is the best for this number of hashes: it sets half the
-    bits.  Its `error_rate` is the rate at that capacity.
+    :param servers: in PHP's order: the clients, or whatever stands for the servers in the result.
+    :param partitions: keys on each server, if their number differs from the one that v3 computes.
+    :param revised: v3 as it was revised later, with one key on each server.
     """
-    bits, hashes = sizing.positive("num_bits", num_bits), sizing.positive("num_hashes", num_hashes)
-    if servers is not None and not servers:
-        raise ValueError("servers must name at least one server; omit it for a single bitmap")
+    arguments.name(name)
+    if not servers:
+        raise ValueError("servers must name at least one server")
     if revised and partitions is not None:
         raise ValueError("v3 as revised has one key on each server; omit partitions")
-    capacity, error_rate = half_full(bits, hashes)
-    keys = None if partitions is None else sizing.positive("partitions", partitions)
+    bits = sizing.positive("num_bits", num_bits)
     if revised:
-        keys = None if servers is None else 1
-        bits = -(-bits // len(servers or (None,)))
-    elif keys is None and servers is not None:
-        keys = num_partitions(bits, len(servers))
+        keys = [f"{name}:0"]
+        layout = _layout(-(-bits // len(servers)), num_hashes, revised=True, is_shard=True)
+    else:
+        count = num_partitions(bits, len(servers)) if partitions is None else partitions
+        keys = [f"{name}.{i}" for i in range(sizing.positive("partitions", count))]
+        layout = _layout(bits, num_hashes, is_shard=True)
+    return PhpBkdrShards(
+        PhpBkdrShard(servers[i % len(servers)], keys[i % len(keys)], layout)
+        for i in range(math.lcm(len(servers), len(keys)))
+    )
+
+
+def _layout(
+    num_bits: SupportsIndex, num_hashes: SupportsIndex, *, revised: bool = False, is_shard: bool = False
+) -> PhpBkdr:
+    bits, hashes = sizing.positive("num_bits", num_bits), sizing.positive("num_hashes", num_hashes)
+    capacity, error_rate = half_full(bits, hashes)
     return PhpBkdr(
         num_bits=bits,
         num_hashes=hashes,
         capacity=capacity,
         error_rate=error_rate,
-        servers=None if servers is None else tuple(servers),
-        partitions=keys,
         revised=revised,
+        is_shard=is_shard,
     )

@@ -8,14 +8,14 @@ from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.observing import observed
 from bloomredis.operations.kinds import pipelines
 from bloomredis.operations.kinds.pipelines import AnyPipeline
-from bloomredis.operations.kinds.routed import RoutedOperations
+from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import I
 
 
 class Queueing(AsyncDriven, Generic[I]):
     """Filters whose calls can be queued on a caller's pipeline."""
 
-    _operations: pipelines.Queueing | RoutedOperations
+    _operations: pipelines.Queueing | ShardedOperations
 
     @observed
     async def queue_add(self, pipe: AnyPipeline, item: I) -> None:

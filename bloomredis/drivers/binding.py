@@ -17,7 +17,7 @@ from bloomredis.drivers.connections.urls import connected, connecting, is_addres
 from bloomredis.drivers.others import Others
 from bloomredis.errors import BloomError
 from bloomredis.operations.kinds.filter import FilterOperations
-from bloomredis.operations.kinds.routed import RoutedOperations
+from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import Options, Seconds
 from bloomredis.protocol import forks
 from bloomredis.protocol.cluster import is_cluster
@@ -26,8 +26,8 @@ from bloomredis.protocol.keys import is_in_one_slot
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
-Operations = FilterOperations | RoutedOperations
-"""The operations of a filter that is stored in one part, or in several."""
+Operations = FilterOperations | ShardedOperations
+"""The operations of a filter in one part, or in shards."""
 
 
 class _OfClient:

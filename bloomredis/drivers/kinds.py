@@ -15,7 +15,6 @@ from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.kinds.counting import CountingOperations
-from bloomredis.operations.kinds.partitioned import PartitionedOperations, operations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.rotating import RotatingOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
@@ -75,13 +74,13 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _operations: PlainOperations | PartitionedOperations
+    _operations: PlainOperations
     _stored_operations = PlainOperations
     _OPTIONS = frozenset(PlainOptions.__annotations__)
 
     @constructor(PlainOperations, PlainParameters)
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
-        super().__init__(client, operations(name, **parameters))
+        super().__init__(client, PlainOperations(name, **parameters))
 
     def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
         """Return the filter with another name in the same layout; nothing is sent.

@@ -9,14 +9,14 @@ from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.observing import observed
 from bloomredis.operations.kinds import pipelines
 from bloomredis.operations.kinds.pipelines import AnyPipeline
-from bloomredis.operations.kinds.routed import RoutedOperations
+from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import I
 
 
 class Queueing(Driven, Generic[I]):
     """Filters whose calls can be queued on a caller's pipeline."""
 
-    _operations: pipelines.Queueing | RoutedOperations
+    _operations: pipelines.Queueing | ShardedOperations
 
     @observed
     def queue_add(self, pipe: AnyPipeline, item: I) -> None:

@@ -125,16 +125,12 @@ def test_it_pickles_and_takes_another_client(client: redis.Redis) -> None:
 
 
 def test_layouts_of_several_keys(bloom: Any, client: redis.Redis) -> None:
-    """Each name has its own config with Redisson, and its own bitmap for each partition with PHP."""
+    """Each name has its own config with Redisson."""
     redisson = bloom(client, "seen", layout=compat.redisson(3000, 0.03))
     assert redisson.at("monday").add("a")
     assert client.hget("{monday}:config", "size") == b"21895"
     with pytest.raises(ValueError, match="takes no ttl"):
         redisson.at("monday", ttl=10)
-    php = bloom(client, "php", layout=compat.php_bkdr(1000, 3, partitions=2))
-    assert php.at("monday", ttl=10).add_many(["a", "b", "c", "d"]) == [True] * 4
-    assert all(9000 < client.pttl(f"monday.{i}") <= 10_000 for i in range(2))
-    assert php.at("monday").contains("a")
 
 
 @for_each(

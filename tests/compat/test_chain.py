@@ -156,7 +156,7 @@ def test_a_load_into_a_chain_grows_it(bloom: Any, client: redis.Redis) -> None:
         f.snapshot()
 
 
-@for_each("layout", [CHAIN, compat.php_bkdr(1000, 3, partitions=2)])
+@for_each("layout", [CHAIN, compat.php_bkdr(1000, 3)])
 def test_no_local_cache_of_other_systems_bitmaps(layout: Any) -> None:
     """A local cache is refused, since it would hide the loss of the filter."""
     with pytest.raises(ValueError, match="cannot be detected"):

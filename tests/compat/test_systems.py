@@ -96,7 +96,7 @@ SMALL = {
 
 def test_expire_before_the_first_item(bloom: Any, client: redis.Redis) -> None:
     """It holds for each key that an item creates later, of every layout."""
-    layouts = [*SMALL.values(), compat.php_bkdr(20_000, 5, partitions=3), compat.redis_bitmaps(50, 0.01)]
+    layouts = [*SMALL.values(), compat.redis_bitmaps(50, 0.01)]
     for at, layout in enumerate(layouts):
         f = bloom(client, f"expiring-{at}", layout=layout)
         f.expire(100)

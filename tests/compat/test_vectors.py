@@ -7,7 +7,7 @@ import pytest
 from bloomredis import compat
 from bloomredis.compat.bitmap import Bitmap
 from bloomredis.compat.hashes import highwayhash, murmur2
-from bloomredis.compat.php_bkdr import num_partitions, seeds
+from bloomredis.compat.php_bkdr import seeds
 from bloomredis.compat.redisson import _KEY
 from tests.support.layouts import MAKE, NAMED, unpacked
 from tests.support.values import for_each
@@ -104,43 +104,12 @@ def test_phps_seeds() -> None:
         assert isinstance(seed, int if row["php_type"] == "integer" else float), row
 
 
-def test_phps_partitions() -> None:
-    """v3 on one server chooses 12 keys for 50e9 bits, and puts each element under the recorded key."""
-    layout = compat.php_bkdr(50_000_000_000, 16, servers=["one"])
-    assert layout.partitions == 12
-    for case in vectors("php_bkdr")["extra_v3_partitioned"]:
-        item = element(case)
-        assert layout.offsets(item) == case["offsets"], case
-        assert layout.partition(layout.encode(item)) == (0, case["key_suffix"]), case
-
-
 def test_phps_v3_as_revised() -> None:
-    """The revised v3 has hashes of 63 bits; each server has its share of the bits under one key."""
+    """The revised v3 has hashes of 63 bits, and another key than v1 and v2."""
     for case in vectors("php_bkdr_v3")["cases"]:
-        count, item = case["servers"], element(case)
-        servers = None if count == 1 else range(count)
-        layout = compat.php_bkdr(case["num_bits"], case["num_hashes"], servers, revised=True)
-        assert layout.num_bits == case["bits_a_server"], case
-        assert layout.offsets(item) == case["offsets"], case
-        assert unpacked(layout.pack(layout.encode_all([item])), layout) == [case["offsets"]], case
-        assert layout.partition(layout.encode(item)) == (case["server"], ""), case
-        assert layout.key("name") == "name:0"
-
-
-def test_what_v3_as_revised_cannot_be() -> None:
-    """The revised v3 refuses more bits on a server than one key holds, and partitions of the caller's own."""
-    assert compat.php_bkdr(2**33, 4, ["a", "b"], revised=True).num_bits == 2**32
-    with pytest.raises(ValueError, match="at most 4294967296 bits"):
-        compat.php_bkdr(2**33 + 1, 4, ["a", "b"], revised=True)
-    with pytest.raises(ValueError, match="omit partitions"):
-        compat.php_bkdr(1000, 4, partitions=2, revised=True)
+        if case["servers"] == 1:
+            layout, item = compat.php_bkdr(case["num_bits"], case["num_hashes"], revised=True), element(case)
+            assert layout.offsets(item) == case["offsets"], case
+            assert unpacked(layout.pack(layout.encode_all([item])), layout) == [case["offsets"]], case
+            assert layout.key("name") == "name:0"
     assert compat.php_bkdr(1000, 4, revised=True) != compat.php_bkdr(1000, 4)
-
-
-def test_a_server_is_chosen_by_the_same_checksum() -> None:
-    """One checksum chooses both; CRC-32 of "123456789" is 0xCBF43926, the check value of the polynomial."""
-    layout = compat.php_bkdr(10**10, 4, servers=["a", "b", "c"], partitions=5)
-    assert layout.partition(b"123456789") == (0xCBF43926 % 3, f".{0xCBF43926 % 5}")
-    assert compat.php_bkdr(10**10, 4, servers=["a", "b"]).partitions == num_partitions(10**10, 2) == 2
-    assert compat.php_bkdr(1000, 4).partition(b"x") == (0, "")
-    assert compat.php_bkdr(1000, 4, partitions=7).partition(b"123456789") == (0, f".{0xCBF43926 % 7}")

@@ -16,7 +16,6 @@ import bloomredis
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, ShardedBloomFilter, compat
 from tests.support.servers import Server
-from tests.support.several import layout
 from tests.support.values import for_each
 
 HALVES = [bloomredis, bloomredis.asyncio]
@@ -153,17 +152,6 @@ def test_no_server_is_a_failed_connection(half: Any, kind: str, url: str) -> Non
     with pytest.raises(ConnectionFailedError) as caught:
         added(half, f)
     assert caught.value.__cause__ is not None
-
-
-def test_a_list_of_urls_is_one_of_servers(any_server: Server) -> None:
-    """A list of URLs gives several servers to another system's layout."""
-    urls = [any_server.url, "memory://"]
-    f = BloomFilter.from_url(urls, "seen", layout=layout(len(urls)))
-    assert f.add_many(range(100)) == [True] * 100
-    assert pickled(f).contains_many(range(100)) == [True] * 100
-    for kind in KINDS:
-        with pytest.raises(ValueError, match=r"takes one client, not a list of 2.*redis\+cluster://"):
-            make(bloomredis, kind, urls)
 
 
 def test_closing_leaves_a_given_client_alone(any_server: Server) -> None:

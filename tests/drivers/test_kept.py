@@ -35,7 +35,6 @@ from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
 from tests.support.retries import async_retrying
 from tests.support.servers import Server, binaries, running
-from tests.support.several import on_servers
 from tests.support.tls import Certificate, with_tls
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
@@ -217,12 +216,6 @@ def test_plain_clients_are_kept(own: redis.Redis) -> None:
     """Calls bypass the overhead of plain clients of both kinds."""
     twin = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(), "kept", capacity=1, error_rate=0.1)
     assert (type(make(own)._transport), type(twin._transport)) == (DirectClient, AsyncDirectClient)
-
-
-def test_each_server_has_its_own(own: redis.Redis) -> None:
-    """With several clients each is decided by itself."""
-    f = on_servers([own, Overriding()])
-    assert [type(each) for each in f._transport] == [DirectClient, Overriding]
 
 
 class Cached(redis.connection.UnixDomainSocketConnection):

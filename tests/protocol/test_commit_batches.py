@@ -155,5 +155,5 @@ def test_a_claim_that_was_overwritten_is_lost_alone(client: redis.Redis, identit
 def test_an_overwritten_claim_is_busy(client: redis.Redis) -> None:
     """It is not a loss of the filter, and does not block the other items."""
     f = BloomFilter(client, "seen", capacity=1000, error_rate=1e-6)
-    client.lpush(f._operations.claims._key(b"1"), "not a claim")  # type: ignore[union-attr]  # not sharded
+    client.lpush(f._operations.claims._key(b"1"), "not a claim")
     assert [claim.state for claim in f.claim_many(["0", "1", "2"])] == ["claimed", "busy", "claimed"]

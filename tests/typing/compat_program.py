@@ -15,6 +15,7 @@ from bloomredis.compat import (
     guava,
     jedis,
     php_bkdr,
+    php_bkdr_shards,
     redis_bitmaps,
     redis_template,
     redisson,
@@ -26,7 +27,6 @@ LAYOUTS = (
     jedis(1_000_000, 0.01),
     redis_template(1_000_000, 0.01),
     php_bkdr(1 << 20, 7),
-    php_bkdr(1 << 20, 7, servers=["a:6379", "b:6379"], partitions=2),
     redis_bitmaps(1_000_000, 0.01),
     guava(1_000_000, 0.01),
     guava(1_000_000, 0.01, strategy="MITZ_32", num_hashes=5),
@@ -52,8 +52,10 @@ def one_by_one(client: redis.Redis, servers: list[redis.Redis]) -> None:
     BloomFilter(client, "theirs", layout=redis_bitmaps(1_000, 0.01))
     BloomFilter(client, "theirs", layout=guava(1_000, 0.01))
     BloomFilter(client, "theirs", layout=redisson(1_000, 0.01))
-    spread = BloomFilter(servers, "theirs", layout=php_bkdr(1 << 20, 7, servers=["a", "b"]))
-    spread.with_client(servers).add("a")
+    shards = php_bkdr_shards("theirs", 1 << 20, 7, servers, partitions=2)
+    assert_type(shards.of("a").server, redis.Redis)
+    for server, key, layout in shards:
+        BloomFilter(server, key, layout=layout).add("a")
 
 
 def transfers(client: redis.Redis, data: bytes, chunks: list[tuple[int, bytes]]) -> None:

@@ -36,10 +36,12 @@ class Reserving(Protocol):
         """Create the filter, or open the stored one."""
 
 
-class Named(Protocol):
-    """The operations of a filter, which may or may not have a `stored` state."""
+class OnStored(Protocol):
+    """The operations of a filter of any kind."""
 
-    name: str
+    @property
+    def stored(self) -> Stored:
+        """The state of the filter."""
 
 
 def opened(operations: Reserving, *, marks: bool | None = None) -> Op[None]:
@@ -48,18 +50,13 @@ def opened(operations: Reserving, *, marks: bool | None = None) -> Op[None]:
         yield from operations.reserve(marks=marks)
 
 
-def stored_of(operations: Named) -> Stored:
+def stored_of(operations: OnStored) -> Stored:
     """Return the state of a filter.  Raises `TypeError` for another system's bitmaps and module keys."""
-    stored = getattr(operations, "stored", None)
-    if not isinstance(stored, Stored):
-        raise TypeError(
-            f"{operations.name!r} is in several bitmaps of another system, which cannot be copied"
-        )
-    reading.check_readable(stored)
-    return stored
+    reading.check_readable(operations.stored)
+    return operations.stored
 
 
-def class_of(operations: Named) -> str:
+def class_of(operations: OnStored) -> str:
     """Return the name of the public class of a filter, even for a subclass."""
     stored = stored_of(operations)
     return stored.called if isinstance(stored, Versioned) else ""

@@ -279,7 +279,7 @@ def test_a_batch_that_is_cancelled_while_a_node_is_slow(nodes: Cluster, verb: st
 
     async def main() -> int:
         async with redis.asyncio.RedisCluster(**nodes.at) as client:
-            f: Any = bloomredis.asyncio.ShardedBloomFilter(client, verb, coalesce=False, **OPTIONS)
+            f: Any = bloomredis.asyncio.ShardedBloomFilter(client, verb, **OPTIONS)
             await f.add_many(ITEMS)
             slow, send, reached = client.get_primaries()[0], aio._send_to_node, asyncio.Event()
 
