@@ -28,11 +28,10 @@ VERBS: Final = {
 }
 _OTHER_SUBJECTS: Final = {
     "protocol/pending.py",
-    "drivers/others.py",
     "drivers/renewing.py",
     "operations/whole/loading.py",
 }
-"""Files in which something else is added: calls, filters, renewals, items of a load."""
+"""Files in which something else is added: calls, renewals, items of a load."""
 
 
 class Function(NamedTuple):

@@ -2,7 +2,9 @@
 
 It uses Guava's arithmetic, but its modulus is an int and is not rounded up to a multiple of 64.
 
-Its `insert(key, element, expireSec)` sets the key's time to live at each insert, as `insert_ttl` does here.
+The original takes the key at each call: `insert(key, element, expireSec)`.  Here each key has a filter
+object, which a program keeps; `insert_ttl` is the original's `expireSec`, which each insert sets again.  The
+original deletes the key if it is 0 or less; here call `delete()`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The layout of the Java `RedisBloomFilter` over Spring's RedisTemplate and Lua.
 
 It hashes the UTF-16 code units of a String, so its items are text only.  Each of its calls takes a key; here
-`seen.at(key)` does.  CityHash64 comes from the library cityhash: `pip install 'bloomredis[redis-template]'`.
+each key has a filter object, which a program keeps.  CityHash64 comes from the library cityhash:
+`pip install 'bloomredis[redis-template]'`.
 """
 
 from __future__ import annotations

@@ -14,11 +14,10 @@ from bloomredis.arguments import shown
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connected, connecting, is_address
-from bloomredis.drivers.others import Others
 from bloomredis.errors import BloomError
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.sharded import ShardedOperations
-from bloomredis.operations.options import Options, Seconds
+from bloomredis.operations.options import Options
 from bloomredis.protocol import forks
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.keys import is_in_one_slot
@@ -79,7 +78,6 @@ class Bound(Generic[C]):
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
         self._operations = operations
-        self._others = Others[Self]()
         self._by_loop: dict[object, Self] = {}
         self._address = client if is_address(client) else None
         if self._address is None:
@@ -221,16 +219,6 @@ class Bound(Generic[C]):
         Bound.__init__(made, client, self._operations)
         return made
 
-    def _at(self, name: str, ttl: Seconds | None) -> Self:
-        """Return the filter with another name in the same layout."""
-        found = self._others.get((name, ttl))
-        if found is None:
-            own: Any = self._operations  # of `BloomFilter`, the only class with `at`
-            operations = own.at(name, ttl)
-            made = self._over_the_same(operations, self._others)
-            found = self._others.add((name, ttl), made, operations)
-        return found
-
     def __repr__(self) -> str:
         known = [f"{name}={value!r}" for name, value in self._operations.local_parameters().items()]
         return f"{type(self).__name__}({', '.join([shown(self.name), *known])})"
@@ -241,13 +229,12 @@ class Bound(Generic[C]):
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self._over_the_same(copy.deepcopy(self._operations, memo))
 
-    def _over_the_same(self, operations: Operations, others: Others[Self] | None = None) -> Self:
+    def _over_the_same(self, operations: Operations) -> Self:
         """Return a filter with these operations and the same client or address."""
         other = type(self).__new__(type(self))
         other.__dict__.update(
             _address=self._address,
             _operations=operations,
-            _others=others or Others[Self](),
             _by_loop={},
         )
         if "_client" in self.__dict__:

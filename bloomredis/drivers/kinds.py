@@ -26,7 +26,6 @@ from bloomredis.operations.options import (
     PlainParameters,
     RotatingParameters,
     ScalingParameters,
-    Seconds,
     ShardedParameters,
 )
 from bloomredis.operations.whole.snapshot import LocalFilter
@@ -81,17 +80,6 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     @constructor(PlainOperations, PlainParameters)
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, PlainOperations(name, **parameters))
-
-    def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
-        """Return the filter with another name in the same layout; nothing is sent.
-
-        This is for programs that use a key for each call.  The layout must be one from `bloomredis.compat`,
-        other than a chain of growing bitmaps.
-
-        :param ttl: seconds (or a timedelta) until the key expires; each insert renews it.  None takes the
-            `ttl` of this filter.
-        """
-        return self._at(name, ttl)
 
     @classmethod
     def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:

@@ -206,7 +206,7 @@ CALLS_OF_A_CLAIM: dict[str, Callable[[Any, Any], Any]] = {
     "extend": lambda claim, _: claim.extend(9),
 }
 UNOBSERVED = {
-    *("name", "at", "from_url", "with_client", "close", "aclose"),  # send nothing
+    *("name", "from_url", "with_client", "close", "aclose"),  # send nothing
     *("item", "state", "is_own", "remaining", "lost", "token", "from_token"),  # nor does a claim
     *("open", "update", "dedupe", "new_mask", "contains_mask", "once"),  # make calls that are observed
 }

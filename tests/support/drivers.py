@@ -118,8 +118,6 @@ class _Waited:
         found = getattr(self._filter, name)
         if name in ("name", "_operations"):
             return found
-        if name == "at":
-            return lambda *args, **kwargs: _Waited(self._loop, found(*args, **kwargs))
         if name == "dedupe":
             return lambda items, **options: self._drain(found(items, **options))
 

@@ -115,12 +115,6 @@ async def classes(client: Redis, cluster: RedisCluster) -> None:
     assert_type((await numbers.snapshot()).contains(1.5), bool)
 
 
-async def other_keys(seen: BloomFilter[float]) -> None:
-    """One object for the keys of another system."""
-    assert_type(seen.at("monday", ttl=60), BloomFilter[float])
-    assert_type(await seen.at("monday").add(1.5), bool)
-
-
 async def queued(client: Redis, cluster: RedisCluster, seen: BloomFilter) -> None:
     """Calls on pipelines of the program's own."""
     async with client.pipeline(transaction=True) as pipe:

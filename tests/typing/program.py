@@ -272,12 +272,6 @@ def counting(online: CountingBloomFilter, pipe: Pipeline) -> None:
     online.queue_contains(pipe, "bob")
 
 
-def other_keys(seen: BloomFilter[UUID]) -> None:
-    """One object for the keys of another system."""
-    assert_type(seen.at("monday", ttl=timedelta(days=1)), BloomFilter[UUID])
-    assert_type(seen.at("monday").add(UUID(int=1)), bool)
-
-
 def queued(client: redis.Redis, seen: BloomFilter) -> None:
     """Calls on a pipeline of the program's own, with MULTI and without."""
     with client.pipeline() as pipe:  # pyright: ignore[reportUnknownMemberType] - redis-py has no type for shard_hint

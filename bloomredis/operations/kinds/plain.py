@@ -26,7 +26,6 @@ from bloomredis.stored.foreign.bitmap import (
     ForeignLayout,
     StoredBitmap,
     checked_layout,
-    several_keys,
 )
 from bloomredis.stored.foreign.chain import StoredChain, StoredLinks
 from bloomredis.stored.module.filter import StoredModule
@@ -70,15 +69,6 @@ class PlainOperations(Queueing, FilterOperations):
         if isinstance(stored, StoredFilter) or (isinstance(stored, StoredModule) and on_full != "warn"):
             stored.reaction = Reaction(on_full, stored.full)  # else the module makes the filter larger
         super().__init__(stored, options, foreign=foreign, cache_seconds=cache_seconds)
-
-    def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
-        """Return the operations of another bitmap in this layout; each insert renews its `ttl`."""
-        if not isinstance(self.stored, StoredBitmap):
-            raise TypeError(f"at() is for layouts from bloomredis.compat: {self.name!r} has a header")
-        other = PlainOperations.__new__(PlainOperations)
-        stored = self.stored.at(arguments.name(name), lifetime(ttl))
-        super(PlainOperations, other).__init__(stored, self.options, foreign=self.layout)
-        return other
 
     def add_shared(self, encoded: Encoded) -> Op[Answers]:
         """Add the items of several callers; after one that a full filter refused, answer the others."""
@@ -168,7 +158,7 @@ def _bitmap(name: str, layout: ForeignLayout, ttl: Seconds | None, wait: Wait | 
             "creation; omit one of them"
         )
     if (is_configured or is_linked) and ttl is not None:
-        raise ValueError(several_keys(layout))
+        raise ValueError(f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them")
     milliseconds = lifetime(insert_ttl if ttl is None else ttl)
     if is_configured:
         return ConfiguredBitmap(name, layout=own, wait=wait)

@@ -85,16 +85,6 @@ class StoredBitmap(Stored):
         """The filter's keys that hold no bits."""
         return ()
 
-    def at(self, name: str, ttl: int) -> StoredBitmap:
-        """Return the state of another bitmap in this layout; each insert renews a `ttl` other than 0."""
-        return StoredBitmap(
-            name,
-            layout=self._layout,
-            ttl=ttl or self._ttl,
-            renews=ttl > 0 or self._renews,
-            wait=self.wait,
-        )
-
     def open(self) -> Op[Handle]:
         """Remember the bitmap without I/O; the first script detects a key of another type."""
         yield from ()  # which makes this a generator, as in other classes
@@ -187,12 +177,6 @@ class ConfiguredBitmap(StoredBitmap):
         """The key of the hash of parameters."""
         return (self._config_key,)
 
-    def at(self, name: str, ttl: int) -> ConfiguredBitmap:
-        """Return the state of another bitmap in this layout."""
-        if ttl:
-            raise ValueError(several_keys(self._layout))
-        return ConfiguredBitmap(name, layout=self._configured, wait=self.wait)
-
     def assume(self) -> Handle:
         """Remember the bitmap without I/O."""
         return self.remember(self._identity, self._layout, (self.key, self._config_key))
@@ -247,11 +231,6 @@ class ConfiguredBitmap(StoredBitmap):
         yield from ()  # which makes this a generator, like the other recoveries
 
     RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}
-
-
-def several_keys(layout: ForeignLayout) -> str:
-    """Return the message for a ttl given for a layout of several keys."""
-    return f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them"
 
 
 def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, NoReturn, Protocol
+from typing import Final, Protocol
 
 from bloomredis.errors import FilterFullError, FilterMismatchError
 from bloomredis.protocol import forms, replies, scripts
@@ -61,10 +61,6 @@ class StoredChain(StoredBitmap):
         self._chain = layout
         self._cursor_key = layout.cursor_key().encode()
         self._cursor = 0
-
-    def at(self, name: str, ttl: int) -> NoReturn:  # noqa: ARG002 - it always raises
-        """Raise `TypeError`: all chains of a database share one cursor."""
-        raise TypeError(f"a database holds one chain only, {self.name!r}: the cursor has one key for all")
 
     def _key_of(self, number: int) -> bytes:
         return self._chain.link_key(self.name, number).encode()
@@ -169,10 +165,6 @@ class StoredLinks(StoredBitmap):
         self._links = [(key.encode(), link) for key, link in layout.links(name)]
         self.key = self._links[0][0]
         self.only_read = f"{name!r} was restored from {layout.name} and is read-only"
-
-    def at(self, name: str, ttl: int) -> NoReturn:  # noqa: ARG002 - it always raises
-        """Raise `TypeError`: the links belong to one filter."""
-        raise TypeError(self.only_read)
 
     @property
     def layers(self) -> list[tuple[bytes, ForeignLayout]]:
