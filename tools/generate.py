@@ -42,7 +42,7 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "renew_in_task": "renew_in_thread",
     },
     "aio_filters.py": {
-        "AsyncClients": "SyncClients",
+        "AsyncClient": "SyncClient",
         "AsyncDeduping": "Deduping",
         "__aenter__": "__enter__",
         "__aexit__": "__exit__",
@@ -53,7 +53,6 @@ NAMES: Final[dict[str, dict[str, str]]] = {
     },
     "aio_kinds.py": {
         "AsyncClient": "SyncClient",
-        "AsyncClients": "SyncClients",
         "aio_filters": "filters",
         "aio_lifecycle": "lifecycle",
         "aio_queueing": "queueing",

@@ -14,7 +14,7 @@ from bloomredis.drivers.aio_claiming import Claimer
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, can_repeat_all
 from bloomredis.drivers.columns import Mask
-from bloomredis.drivers.connections.clients import AsyncClients
+from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.deduping import AsyncDeduping
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
@@ -52,7 +52,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
 
     # both.
     @classmethod
-    async def open(cls, client: AsyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
+    async def open(cls, client: AsyncClient, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
         """Open a stored filter; its parameters are read from the server.
 
         :param options: the options of the class that are not stored, such as `on_lost`; and the `encode` that
@@ -283,7 +283,8 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
 
         A filter is a context manager, which calls `close` at the end of the block.
         """
-        for client in self._own_clients():
+        client = self._own_client()
+        if client is not None:
             # asyncio:
             await (getattr(client, "aclose", None) or client.close)()
             # sync: client.close()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Self, Unpack, cast
 
 from bloomredis.drivers.aio_filters import Filter
 from bloomredis.drivers.aio_lifecycle import Adopting, Expiring
 from bloomredis.drivers.aio_queueing import Queueing
 from bloomredis.drivers.binding import constructor
-from bloomredis.drivers.connections.clients import AsyncClient, AsyncClients
-from bloomredis.drivers.connections.urls import addresses
+from bloomredis.drivers.connections.clients import AsyncClient
+from bloomredis.drivers.connections.urls import address
 from bloomredis.drivers.observing import observed
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.kinds.counting import CountingOperations
@@ -77,11 +76,11 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     _OPTIONS = frozenset(PlainOptions.__annotations__)
 
     @constructor(PlainOperations, PlainParameters)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, PlainOperations(name, **parameters))
 
     @classmethod
-    def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
+    def from_url(cls, url: str, name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
         """Return a filter with its own client for the server at `url`; its first call connects.
 
         A pickle of the filter contains its URL, with user name and password; the filter made from it connects
@@ -93,10 +92,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         :param name: the key; the other parameters are those of the class.
         :raises ValueError, TypeError: for a bad URL or bad arguments, before any I/O.
         """
-        return cls(addresses(url), name, **parameters)
+        return cls(address(url), name, **parameters)
 
     @classmethod
-    async def open(cls, client: AsyncClients, name: str, **options: Unpack[PlainOptions[I]]) -> Self:
+    async def open(cls, client: AsyncClient, name: str, **options: Unpack[PlainOptions[I]]) -> Self:
         """Open a stored filter; its parameters are read from the server.
 
         If another program created the filter with the server's module, this call adds about 40 marker items,
@@ -168,13 +167,13 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     _stored_operations = ScalingOperations
 
     @constructor(ScalingOperations, ScalingParameters)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
         """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
-        return cls(addresses(url), name, **parameters)
+        return cls(address(url), name, **parameters)
 
 
 class RotatingBloomFilter(Filter[I]):
@@ -214,13 +213,13 @@ class RotatingBloomFilter(Filter[I]):
     _stored_operations = RotatingOperations
 
     @constructor(RotatingOperations, RotatingParameters)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
         """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
-        return cls(addresses(url), name, **parameters)
+        return cls(address(url), name, **parameters)
 
 
 class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
@@ -268,7 +267,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ShardedParameters[I]]) -> Self:
         """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
-        return cls(addresses(url), name, **parameters)
+        return cls(address(url), name, **parameters)
 
 
 class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
@@ -314,13 +313,13 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     _stored_operations = CountingOperations
 
     @constructor(CountingOperations, CountingParameters)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:
         """Return a filter with its own client for the server at `url`: see `BloomFilter.from_url`."""
-        return cls(addresses(url), name, **parameters)
+        return cls(address(url), name, **parameters)
 
     @observed
     async def remove(self, item: I, *, token: str | None = None) -> bool:

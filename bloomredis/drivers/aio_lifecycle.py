@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -59,7 +59,7 @@ class Portable(AsyncDriven, Generic[I]):
     @observed
     async def restore(
         cls,
-        client: AsyncClient | Sequence[AsyncClient],
+        client: AsyncClient,
         name: str,
         file: File,
         *,
@@ -98,9 +98,7 @@ class Portable(AsyncDriven, Generic[I]):
         return made
 
     @observed
-    async def copy(
-        self, client: AsyncClient | Sequence[AsyncClient], name: str, *, progress: Progress | None = None
-    ) -> Self:
+    async def copy(self, client: AsyncClient, name: str, *, progress: Progress | None = None) -> Self:
         """Copy the filter to a free name, on any server; return the copy.
 
         This is `save` and `restore` without a file: the bits pass through this process, in constant memory.

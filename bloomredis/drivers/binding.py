@@ -6,14 +6,14 @@ import asyncio
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.arguments import shown
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.drivers.connections.direct import connect_direct
-from bloomredis.drivers.connections.urls import connected, connecting, is_address
+from bloomredis.drivers.connections.urls import connecting, is_address
 from bloomredis.errors import BloomError
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.sharded import ShardedOperations
@@ -53,10 +53,7 @@ class Bound(Generic[C]):
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
     _transport: Any
-    """The transport of calls: a direct client, or the client itself.
-
-    For several servers it is a list.
-    """
+    """The transport of calls: a direct client, or the client itself."""
     _operations: Operations
     _stored_operations: ClassVar[Callable[..., Operations] | None] = None
     """Makes the operations of a filter that is opened; None if the constructor of the class makes them."""
@@ -66,22 +63,13 @@ class Bound(Generic[C]):
     if not TYPE_CHECKING:  # type checkers see attributes of an instance
         _client, _transport, _requests, _adds, _tests, _contains = (_OfClient() for _ in range(6))
 
-    def __init__(self, client: C | Sequence[C], operations: Operations) -> None:
+    def __init__(self, client: C, operations: Operations) -> None:
         self._check_kind(client)
-        if isinstance(client, list | tuple):
-            self._check_servers(client, operations)
-            client = client if operations.servers > 1 else client[0]
-        elif isinstance(client, _NoClient):
-            pass
-        elif operations.servers > 1:
-            raise ValueError(
-                f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
-            )
         self._operations = operations
         self._by_loop: dict[object, Self] = {}
-        self._address = client if is_address(client) else None
+        self._address: Any = client if is_address(client) else None
         if self._address is None:
-            self._client = cast("C", client)  # a sequence for several servers: `Call.server` names one
+            self._client = client
             self._bind()
 
     def _of_client(self, name: str) -> Any:
@@ -91,7 +79,7 @@ class Bound(Generic[C]):
             return getattr(self._in_this_loop(self._address), name)
         with connecting.lock:
             if "_client" not in self.__dict__:
-                self._client = connected(self._address, is_asyncio=False)
+                self._client = self._address.client(is_asyncio=False)
                 self._bind()
         return self.__dict__[name]
 
@@ -104,7 +92,7 @@ class Bound(Generic[C]):
         found = self._by_loop.get(loop)
         if found is None:
             with connecting.lock:
-                found = self._by_loop[loop] = self.with_client(connected(address, is_asyncio=True))
+                found = self._by_loop[loop] = self.with_client(address.client(is_asyncio=True))
                 # After that, since a private server ends with the last of its clients.
                 for other in [each for each in self._by_loop if each.is_closed()]:  # type: ignore[attr-defined]  # a loop
                     del self._by_loop[other]
@@ -114,15 +102,10 @@ class Bound(Generic[C]):
         own = type(self).__name__
         if isinstance(client, _NoClient) or is_address(client):
             return
-        if isinstance(client, list | tuple) and not client:
-            raise ValueError("a list of clients must have at least one")
-        for each in client if isinstance(client, list | tuple) else [client]:
-            check_client(each, own)
-            if is_asyncio(each) != is_asyncio(client):
-                raise TypeError("all clients of a filter must be asyncio clients, or none of them")
+        check_client(client, own)
         if is_asyncio(client) == self._is_asyncio:
             return
-        given = type(client[0] if isinstance(client, list | tuple) else client).__name__
+        given = type(client).__name__
         if self._is_asyncio:
             raise TypeError(
                 f"{given} is no asyncio client; use bloomredis.{own}, or make the client with "
@@ -130,42 +113,23 @@ class Bound(Generic[C]):
             )
         raise TypeError(f"{given} is an asyncio client; use bloomredis.asyncio.{own}")
 
-    @staticmethod
-    def _check_servers(clients: Sequence[object], operations: Operations) -> None:
-        if len(clients) == operations.servers:
-            return
-        if operations.servers == 1:
-            raise ValueError(
-                f"{operations.name!r} takes one client, not a list of {len(clients)}; to spread a "
-                "ShardedBloomFilter over several servers, make them a cluster and give its client, or a URL "
-                "with redis+cluster://"
-            )
-        raise ValueError(
-            f"{operations.name!r} is on {operations.servers} servers, not on {len(clients)}; "
-            "give a client of each, in the order of the layout's servers"
-        )
-
     def _check_slots(self) -> None:
         """Raise `ValueError` for a name whose keys would lie in different slots of a cluster."""
-        client: Any = self._client
-        clients = client if isinstance(client, list | tuple) else [client]
-        on_cluster = any(is_cluster(each.__class__) for each in clients)
-        if on_cluster and not is_in_one_slot(self.name.encode()):
+        kind: type = self._client.__class__
+        if is_cluster(kind) and not is_in_one_slot(self.name.encode()):
             raise ValueError(
                 f"name must have no '}}' before its hash tag on a cluster, where {shown(self.name)} and its "
                 "receipts would lie in different slots; give it another name, or a tag as in '{tag}name'"
             )
 
-    def _own_clients(self) -> list[Any]:
-        """Return the clients that the filter has made itself."""
+    def _own_client(self) -> Any:
+        """Return the client that the filter has made itself; None if there is none."""
         if self._address is None:
-            return []
+            return None
         if self._is_asyncio:
             here = self._by_loop.pop(asyncio.get_running_loop(), None)
-            own: Any = None if here is None else here._client  # noqa: SLF001 - its own class
-        else:
-            own = self.__dict__.get("_client")
-        return own if isinstance(own, list) else [own] if own is not None else []
+            return None if here is None else here._client  # noqa: SLF001 - its own class
+        return self.__dict__.get("_client")
 
     def _connect_transport(self) -> Any:
         """Return the transport of calls: a direct client, or the client itself."""
@@ -178,7 +142,7 @@ class Bound(Generic[C]):
         """Make the objects that depend on the client."""
 
     @classmethod
-    def _from_server(cls, client: C | Sequence[C], name: str, **options: Any) -> Self:
+    def _from_server(cls, client: C, name: str, **options: Any) -> Self:
         """Return a filter that reads its parameters from the server at its first call."""
         for option in options.keys() - cls._OPTIONS:
             raise TypeError(
@@ -213,7 +177,7 @@ class Bound(Generic[C]):
         """The filter's key."""
         return self._operations.name
 
-    def with_client(self, client: C | Sequence[C]) -> Self:
+    def with_client(self, client: C) -> Self:
         """Return the same filter over another client: in another process, thread or event loop."""
         made = type(self).__new__(type(self))
         Bound.__init__(made, client, self._operations)
@@ -263,12 +227,17 @@ class _NoClient:
             "a filter that was pickled has no client", advice="give it one: filter.with_client(client)"
         )
 
-    pipeline = __getitem__ = execute_command
+    pipeline = execute_command
 
 
 def check_client(client: object, class_name: str) -> None:
     """Raise `TypeError` for an object that is not a client."""
     given = type(client).__name__
+    if isinstance(client, list | tuple):
+        raise TypeError(
+            f"{class_name} takes one client, not a {given}; to spread a ShardedBloomFilter over several "
+            "servers, make them a cluster and give its client, or a URL with redis+cluster://"
+        )
     if isinstance(client, str | bytes):  # its text stays out of the error: a URL may have a password
         raise TypeError(
             f"client must be a client of redis-py or valkey-py, not a {given}; "
@@ -293,9 +262,8 @@ def check_client(client: object, class_name: str) -> None:
 
 
 def is_asyncio(client: object) -> bool:
-    """Return True if a client, or the first of several, is an asyncio client."""
-    first = client[0] if isinstance(client, list | tuple) and client else client
-    return inspect.iscoroutinefunction(getattr(first, "execute_command", None))
+    """Return True if a client is an asyncio client."""
+    return inspect.iscoroutinefunction(getattr(client, "execute_command", None))
 
 
 _HINTS: Final = {

@@ -12,7 +12,7 @@ from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, can_repeat_all
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.columns import Mask
-from bloomredis.drivers.connections.clients import SyncClients
+from bloomredis.drivers.connections.clients import SyncClient
 from bloomredis.drivers.deduping import Deduping
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed
@@ -36,7 +36,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
     """The methods that every filter class has."""
 
     @classmethod
-    def open(cls, client: SyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
+    def open(cls, client: SyncClient, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
         """Open a stored filter; its parameters are read from the server.
 
         :param options: the options of the class that are not stored, such as `on_lost`; and the `encode` that
@@ -230,7 +230,8 @@ class Filter(Claimer[I], Portable[I], Deduping):
 
         A filter is a context manager, which calls `close` at the end of the block.
         """
-        for client in self._own_clients():
+        client = self._own_client()
+        if client is not None:
             client.close()
 
     def __enter__(self) -> Self:

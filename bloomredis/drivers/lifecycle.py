@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -56,7 +56,7 @@ class Portable(Driven, Generic[I]):
     @observed
     def restore(
         cls,
-        client: SyncClient | Sequence[SyncClient],
+        client: SyncClient,
         name: str,
         file: File,
         *,
@@ -95,9 +95,7 @@ class Portable(Driven, Generic[I]):
         return made
 
     @observed
-    def copy(
-        self, client: SyncClient | Sequence[SyncClient], name: str, *, progress: Progress | None = None
-    ) -> Self:
+    def copy(self, client: SyncClient, name: str, *, progress: Progress | None = None) -> Self:
         """Copy the filter to a free name, on any server; return the copy.
 
         This is `save` and `restore` without a file: the bits pass through this process, in constant memory.

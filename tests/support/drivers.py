@@ -78,8 +78,6 @@ class Asyncio:
         self._loop.close()
 
     def _twin(self, client: Any) -> Any:
-        if isinstance(client, list):
-            return [self._twin(each) for each in client]
         if isinstance(client, ShardsAway):
             return AsyncShardsAway(self._twin(client.client), client.away)
         twin: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 R = TypeVar("R")
@@ -21,10 +20,6 @@ class SyncClient(Protocol):
         """Enter the client; type checkers distinguish it from an asyncio client by this method."""
 
 
-SyncClients = SyncClient | Sequence[SyncClient]
-"""A client, or a client for each of several servers."""
-
-
 class AsyncClient(Protocol):
     """The methods of a client that the library uses."""
 
@@ -36,7 +31,3 @@ class AsyncClient(Protocol):
 
     async def __aenter__(self) -> Any:
         """Enter the client; type checkers distinguish it from a synchronous client by this method."""
-
-
-AsyncClients = AsyncClient | Sequence[AsyncClient]
-"""A client, or a client for each of several servers."""

@@ -74,9 +74,7 @@ _log = logging.getLogger("bloomredis")
 
 
 def connect_direct(client: Any) -> Any:
-    """Return the transport of calls: a direct client if possible, else the client; for a list a list."""
-    if isinstance(client, list | tuple):
-        return [connect_direct(each) for each in client]
+    """Return the transport of calls: a direct client if possible, else the client."""
     if not is_plain(client):
         return client
     return AsyncDirectClient(client) if is_asyncio(client) else DirectClient(client)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -63,27 +62,18 @@ def _sibling(client: Any) -> Any:
     return type(client)(connection_pool=own)
 
 
-def addresses(urls: str | Sequence[str]) -> Any:
-    """Return the address of a URL, or a list of addresses.  Raises `ValueError` or `TypeError` for a bad URL.
+def address(url: str) -> Any:
+    """Return the address of a URL.  Raises `ValueError` or `TypeError` for a bad URL.
 
     The return type is `Any`, since an address is passed where a client is expected.
     """
-    if isinstance(urls, list | tuple):
-        return [addresses(url) for url in urls]
-    embedded.check_url(urls)  # type: ignore[arg-type]  # raises for any other type
-    return ServerUrl(urls)  # type: ignore[arg-type]  # checked above
+    embedded.check_url(url)
+    return ServerUrl(url)
 
 
 def is_address(client: object) -> bool:
-    """Return True for an address, or a list of addresses."""
-    return isinstance(client[0] if isinstance(client, list | tuple) and client else client, ServerUrl)
-
-
-def connected(client: Any, *, is_asyncio: bool) -> Any:
-    """Return the client of an address, or a list for several addresses."""
-    if isinstance(client, ServerUrl):
-        return client.client(is_asyncio=is_asyncio)
-    return [each.client(is_asyncio=is_asyncio) for each in client]
+    """Return True for an address."""
+    return isinstance(client, ServerUrl)
 
 
 def _connected(connect: Any, url: str) -> Any:
