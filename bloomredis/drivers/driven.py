@@ -48,8 +48,8 @@ class AsyncDriven(Bound[AsyncClient]):
     _is_asyncio = True
     _adds: Tasks
     _tests: Tasks
-    _requests: dict[int, Tasks]
-    """The senders of requests about claims, by server: one without an answer delays no others."""
+    _requests: Tasks
+    """The sender of requests about claims."""
 
     def _bind(self) -> None:
         operations = self._operations
@@ -57,20 +57,19 @@ class AsyncDriven(Bound[AsyncClient]):
         self._contains = partial(operations.contains, by_reading=reads_at_once(client))
         self._adds = Tasks(self.name, client, operations.add_shared)
         self._tests = Tasks(self.name, client, operations.contains_shared)
-        self._requests = {}
+        self._requests = Tasks(self.name, client, operations.attempt_shared)
 
     def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
         return aio.drive(self._transport, operation)
 
     async def _run_claims(self, operation: Op[T]) -> T:
         """Run an operation on many claims, after the shared requests of callers that are gone."""
-        for sender in [*self._requests.values()]:
-            await sender.settle()
+        await self._requests.settle()
         return await self._run(operation)
 
     async def _answer(self, request: ClaimRequest) -> ClaimState:
         if not request.is_done and of_task.get() is None:
-            sender = self._sender(request)
+            sender = self._requests
             call = sender.share(request, self._operations.attempt_one, request)
             try:  # the usual case, without an operation that the driver would execute step by step
                 return await call
@@ -86,13 +85,5 @@ class AsyncDriven(Bound[AsyncClient]):
         """Execute a step; a request shares its call with those of other tasks."""
         if isinstance(step, Ask):
             request: ClaimRequest = step.request
-            return self._sender(request).wait(request, self._operations.attempt_one, request)
+            return self._requests.wait(request, self._operations.attempt_one, request)
         return aio.execute_step(client, step)
-
-    def _sender(self, request: ClaimRequest) -> Tasks:
-        """Return the sender of the requests to a request's server."""
-        operations = self._operations
-        number = operations.server_of(request.encoded)
-        return self._requests.get(number) or self._requests.setdefault(
-            number, Tasks(self.name, self._transport, operations.attempt_shared)
-        )

@@ -46,11 +46,6 @@ class _Renewal(NamedTuple):
     seen: Any  # the filter, synchronous or not
 
     @property
-    def server(self) -> int:
-        """The number of the claim's server."""
-        return int(self.seen._operations.server_of(self.state.encoded))  # noqa: SLF001 - a filter and its claims are one thing
-
-    @property
     def is_wanted(self) -> bool:
         """True while the caller has the claim object, and the claim has not ended."""
         return self.state.is_renewable and self.claim() is not None
@@ -85,17 +80,17 @@ class _Schedule:
     def take_due(self) -> list[list[_Renewal]]:
         """If a renewal is due, remove all that are due now or soon; return the wanted ones.
 
-        Those of one filter on one server are together, so that a server without replies delays no others.
+        Those of one filter are together, so that a server without replies delays no others.
         """
-        by_server: dict[tuple[int, int], list[_Renewal]] = {}
+        by_filter: dict[int, list[_Renewal]] = {}
         now = clock.now()
         early = 0.0
         while self._waiting and self._waiting[0].due - early <= now:
             renewal = heapq.heappop(self._waiting)
             early = _pause(renewal.state) / _EARLY
             if renewal.is_wanted:
-                by_server.setdefault((id(renewal.seen), renewal.server), []).append(renewal)
-        return list(by_server.values())
+                by_filter.setdefault(id(renewal.seen), []).append(renewal)
+        return list(by_filter.values())
 
     def add_next(self, done: Sequence[_Renewal], failures: Sequence[Exception | None]) -> None:
         """Add the next renewal of each claim that is still held; log a claim that is lost."""
@@ -107,7 +102,7 @@ class _Schedule:
 
 
 class _ThreadRenewals:
-    """The renewals of claims over one client of a server; a thread makes them, in a batch for each filter."""
+    """The renewals of claims over one client; a thread makes them, in a batch for each filter."""
 
     def __init__(self) -> None:
         self.after_fork()
@@ -179,10 +174,9 @@ class _Threads:
         self._by_client: weakref.WeakKeyDictionary[object, _ThreadRenewals] = weakref.WeakKeyDictionary()
         register_after_fork(self)
 
-    def of(self, client: object, server: int) -> _ThreadRenewals:
-        """Return the renewals over a client, or over that one of a list."""
-        own = client[server] if isinstance(client, list | tuple) else client
-        return self._by_client.get(own) or self._by_client.setdefault(own, _ThreadRenewals())
+    def of(self, client: object) -> _ThreadRenewals:
+        """Return the renewals over a client."""
+        return self._by_client.get(client) or self._by_client.setdefault(client, _ThreadRenewals())
 
 
 _threads: Final = _Threads()
@@ -190,11 +184,11 @@ _threads: Final = _Threads()
 
 def renew_in_thread(claim: object, state: ClaimState, seen: Driven) -> None:
     """Renew a claim from now on, in a thread."""
-    _threads.of(seen._client, seen._operations.server_of(state.encoded)).add(claim, state, seen)  # noqa: SLF001 - as above
+    _threads.of(seen._client).add(claim, state, seen)  # noqa: SLF001 - as above
 
 
 class _LoopRenewals:
-    """The renewals of claims in one event loop; a task for each filter and server makes the due ones."""
+    """The renewals of claims in one event loop; a task for each filter makes the due ones."""
 
     def __init__(self) -> None:
         self._schedule = _Schedule()

@@ -16,17 +16,6 @@ from bloomredis.protocol.steps import Ask, Call, LocalStep, Many, Op, Step
 T = TypeVar("T")
 
 
-def on_server(server: int, operation: Op[T]) -> Op[T]:
-    """Run an operation on one of several servers; steps that already name a server keep it."""
-
-    def sent(step: Step) -> Op[object]:
-        if isinstance(step, Many):
-            return (yield Many([call if call.server else call.to(server) for call in step.calls]))
-        return (yield step.to(server) if isinstance(step, Call) and not step.server else step)
-
-    return through(operation, sent)
-
-
 def through(operation: Op[T], execute: Callable[[Step], Op[object]]) -> Op[T]:
     """Run an operation; for each of its steps, run `execute(step)` and pass on the reply or error.
 
@@ -52,7 +41,7 @@ def through(operation: Op[T], execute: Callable[[Step], Op[object]]) -> Op[T]:
 def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | Exception]]:
     """Run operations concurrently; return the answer or the error of each, in order.
 
-    Simultaneous steps share one round trip, to all servers and nodes at once.
+    Simultaneous steps share one round trip, to all nodes at once.
 
     :param most: the limit of operations in progress at a time; None for no limit.
     """

@@ -83,7 +83,7 @@ def calls_of(client: Any) -> int:
 
 def waiting(client: redis.Redis) -> int:
     """Return the number of renewals that are due over a client."""
-    return len(renewing._threads.of(client, 0)._schedule._waiting)
+    return len(renewing._threads.of(client)._schedule._waiting)
 
 
 def test_a_lease_is_renewed(any_client: redis.Redis) -> None:

@@ -160,26 +160,6 @@ def test_an_error_reaches_the_operation_that_asked() -> None:
     assert answers == [["no answer", 2], [[1, refused]], refused]
 
 
-def test_each_call_names_its_server() -> None:
-    """Calls for several servers are made at once; a server's refusal concerns only its operations."""
-    lost = redis.ConnectionError("gone")
-    operations = [
-        gather.on_server(1, asking(A, B)),
-        gather.on_server(0, asking(C)),
-        gather.on_server(1, asking(C)),
-    ]
-    answers, sent = play(gather.gather(operations), [[lost, 3, 5], 4])
-    assert repr(sent) == repr([Many([A.to(1), C.to(0), C.to(1)]), B.to(1)])
-    assert answers == [["no answer", 4], [3], [5]]
-
-
-def test_a_call_that_names_its_server_goes_there() -> None:
-    """An operation that runs on one server may send a call to another."""
-    answers, sent = play(gather.on_server(1, asking(A, B.to(0))), [1, 2])
-    assert repr(sent) == repr([A.to(1), B.to(0)])
-    assert answers == [1, 2]
-
-
 def test_no_more_than_wanted_are_under_way() -> None:
     """The next operation begins when one has ended."""
     answers, sent = play(gather.gather([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bloomredis import BatchInterruptedError, FilterLostError, OutcomeUnknownError
-from bloomredis.protocol.gather import gather, on_server, unless_failed
+from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.steps import Many, Op, PlainCall
 
 
@@ -74,16 +74,6 @@ def test_operations_end_one_by_one() -> None:
     answer, seen = driven(gather([told("a", "b", "c"), gather([told("d", "e"), told("f")])]))
     assert answer == [["a", "b", "c"], [["d", "e"], ["f"]]]
     assert [len(step.calls) if isinstance(step, Many) else 1 for step in seen] == [3, 2, 1]
-
-
-def test_steps_of_a_batch_keep_their_server() -> None:
-    """A batch and a command for the same server are sent together; those for another go separately."""
-    batch = on_server(1, gather([told("a"), told("b")]))
-    answer, seen = driven(gather([on_server(0, told("look")), batch, on_server(1, told("c"))]))
-    assert answer == [["look"], [["a"], ["b"]], ["c"]]
-    (step,) = seen
-    asked = (0, "look"), (1, "a"), (1, "b"), (1, "c")
-    assert repr(step) == repr(Many([PlainCall([(name,)], server=(server,)) for server, name in asked]))
 
 
 def test_a_loss_is_raised_whatever_else_has_failed() -> None:

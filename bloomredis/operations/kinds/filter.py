@@ -78,7 +78,6 @@ class FilterOperations(StoredOperations):
             self.cache = CachedMembership(stored, self.pending, self.membership, cache_seconds)
         self.items: Membership | CachedMembership = self.cache or self.membership
         self.claims = Claims(stored, self.sessions, self.pending, retry_safe=options.retry_safe)
-        self.servers = 1
 
     def on_item(self, encoded: bytes, call: Callable[[Self], Op[T]]) -> Op[T]:  # noqa: ARG002 - it has one part
         """Run an operation on the part of the filter that has an item."""

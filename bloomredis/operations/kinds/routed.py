@@ -39,11 +39,11 @@ from bloomredis.operations.kinds.runs import (
 )
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Options, Seconds
-from bloomredis.protocol.gather import error_to_raise, gather, on_server, unless_failed
+from bloomredis.protocol.gather import error_to_raise, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import parse_token
 from bloomredis.protocol.replies import is_answer
-from bloomredis.protocol.steps import Batches, Call, Compute, Many, Next, Op, Outcome
+from bloomredis.protocol.steps import Batches, Compute, Many, Next, Op, Outcome
 from bloomredis.stored.state.handle import Handle
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ else:
     loading = later("bloomredis.operations.whole", "loading")
 
 T = TypeVar("T")
-PartId = tuple[int, Any]
-"""The identity of a part: the number of its server, and a name or state that depends on the class."""
+PartId = Any
+"""The identity of a part, which depends on the class."""
 
 CUT_TOGETHER: Final = 1 << 16
 """Items that a load reads before it splits them by part, so that each part hashes many at once."""
@@ -65,8 +65,6 @@ LOADED_TOGETHER: Final = 4
 class RoutedOperations(ItemOperations):
     """The operations of a filter in several parts; the subclass finds the part of an item."""
 
-    servers: int = 1
-    """Number of servers over which another system spreads the parts."""
     cache: None = None
     """Filters in several parts have no local cache."""
 
@@ -103,11 +101,8 @@ class RoutedOperations(ItemOperations):
         return part
 
     def _on(self, place: PartId, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """Run an operation on a part, on its server."""
-        return self._at(place[0], call(self._part(place)))
-
-    def _at(self, server: int, operation: Op[T]) -> Op[T]:
-        return on_server(server, operation) if self.servers > 1 else operation
+        """Run an operation on a part."""
+        return call(self._part(place))
 
     def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         """Run an operation on the part of the filter that has an item."""
@@ -139,14 +134,13 @@ class RoutedOperations(ItemOperations):
         cut = self._cut(encoded)
         owns = list(cut.values())
         batches = zip(cut, owns, self._batches(encoded, owns), strict=True)
-        return [PartItems(place[0], self._part(place), own, mine) for place, own, mine in batches]
+        return [PartItems(self._part(place), own, mine) for place, own, mine in batches]
 
     def _gathered(
         self, runs: Sequence[PartItems], operations: Iterable[Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
         """Run an operation for each run; return the indexes of its items with its answers or error."""
-        placed = (self._at(run.server, each) for run, each in zip(runs, operations, strict=True))
-        outcomes = yield from gather(placed)
+        outcomes = yield from gather(operations)
         return [(run.own.tolist(), outcome) for run, outcome in zip(runs, outcomes, strict=True)]
 
     def _calls(self, runs: Sequence[PartItems], *, adds: bool) -> list[Any]:
@@ -157,12 +151,6 @@ class RoutedOperations(ItemOperations):
             new = run.part.membership.new_add if adds else run.part.membership.new_test
             calls.append(new(cast("Handle", handle), *packed_batch(cast("Handle", handle), run.batch)))
         return calls
-
-    def _placed(self, runs: Sequence[PartItems], calls: Sequence[Call]) -> Many:
-        """Return a step that makes one call for each run, all concurrently."""
-        if self.servers > 1:
-            calls = [call.to(run.server) for call, run in zip(calls, runs, strict=True)]
-        return Many(calls)
 
     # -- items
 
@@ -202,7 +190,7 @@ class RoutedOperations(ItemOperations):
         if calls:
             replies: Sequence[Outcome]
             try:
-                replies = yield self._placed(runs, calls)
+                replies = yield Many(calls)
             except BaseException as interruption:  # an interruption of the caller, or an error of all calls
                 replies = [interruption] * len(calls)
             made = list(zip(calls, replies, strict=True))
@@ -237,7 +225,7 @@ class RoutedOperations(ItemOperations):
         runs = self._runs(encoded)
         calls, made = self._calls(runs, adds=False), list[CallAndOutcome | None]([None]) * len(runs)
         if calls:
-            made = list(zip(calls, (yield self._placed(runs, calls)), strict=True))
+            made = list(zip(calls, (yield Many(calls)), strict=True))
         pairs = list(zip(runs, made, strict=True))
         if all(each and is_answer(each[1], len(run.own), len(run.own)) for run, each in pairs):
             return merge_replies(runs, made)
@@ -274,27 +262,17 @@ class RoutedOperations(ItemOperations):
 
         yield from gather(self._on(place, attempt(own)) for place, own in parts.items())
 
-    def server_of(self, encoded: bytes) -> int:
-        """Return the number of an item's server."""
-        return 0 if self.servers == 1 else self._place(encoded)[0]
-
     # -- pipelines and bulk
 
     def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue an add; its result in `pipe.execute()` is 1 or 0."""
-        self._check_one_server()
         return self.on_item(self.codec.encode(item), lambda part: part.queue_add(pipe, item))
 
     def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue a test; its result in `pipe.execute()` is 1 or 0."""
-        self._check_one_server()
         encoded = self.codec.encode(item)
         yield from self._ready(creates=False)
         yield from self._on(self._place(encoded), lambda part: part.queue_contains(pipe, item))
-
-    def _check_one_server(self) -> None:
-        if self.servers > 1:
-            raise TypeError(f"{self.name!r} is on {self.servers} servers, and a pipeline is on one")
 
     def load(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read."""

@@ -25,11 +25,9 @@ CallAndOutcome = tuple[Any, Any]
 class PartItems:
     """The items of a batch that belong to one part.
 
-    :ivar server: the number of the part's server.
     :ivar own: the indexes of the items in the batch, in order.
     """
 
-    server: int
     part: Queueing
     own: NDArray[np.intp]
     batch: Any  # `Encoded` or `Prepared`

@@ -63,7 +63,7 @@ class ShardedOperations(StoredOperations, RoutedOperations):
         yield from self.stored.acquire() if creates else self.stored.existing()
 
     def _shard(self, number: int) -> PartId:
-        return 0, self.stored.shard(number)
+        return self.stored.shard(number)
 
     def _place(self, encoded: bytes) -> PartId:
         return self._shard(self.stored.cached_record.number(encoded))
@@ -122,7 +122,7 @@ class ShardedOperations(StoredOperations, RoutedOperations):
         return self.stored.cached_record.shards
 
     def _new_part(self, place: PartId) -> Queueing:
-        return Queueing(place[1], self.options)
+        return Queueing(place, self.options)
 
     def on_part(self, number: int, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         """Run an operation on the shard with that number; the filter must be open."""

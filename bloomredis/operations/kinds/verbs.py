@@ -133,10 +133,6 @@ class ItemOperations(ABC):
         yield from self.attempt(requests)
         return [each.error for each in requests]
 
-    def server_of(self, encoded: bytes) -> int:  # noqa: ARG002 - for its overrides
-        """Return the number of an item's server, among the filter's servers."""
-        return 0
-
     def _end(self, verb: Verb, state: ClaimState, *, is_done: bool) -> ClaimRequest:
         """Return the request that ends a claim; there is nothing to do if it `is_done`."""
         request = ClaimRequest(verb, state)
