@@ -83,9 +83,9 @@ def _raise_if_loop_gone(loop: asyncio.AbstractEventLoop | None, error: Exception
 def execute_step(client: Any, step: steps.Step) -> Coroutine[Any, Any, object]:
     """Execute a step; return a coroutine for its answer."""
     if isinstance(step, Call):
-        return _make(_at(client, step.server) if step.server else client, step)
+        return _make(client, step)
     if isinstance(step, steps.Many):
-        return make_all(client, step.calls)
+        return _make_all(client, step.calls)
     if isinstance(step, steps.Ask):
         raise TypeError(f"{step} is for a driver that shares requests")
     return _here(step)
@@ -100,23 +100,14 @@ def _make(client: AsyncTransport, call: Call) -> Coroutine[Any, Any, steps.Reply
     return send_call(client, call)
 
 
-async def make_all(client: Any, calls: Sequence[Call]) -> list[steps.Reply]:
-    """Make calls, on all servers at once; return the answer or the error of each."""
-    groups = steps.by_server(calls)
-    answers: list[steps.Reply] = [None] * len(calls)
-    each: list[steps.Reply]
-    outcomes = await _at_once(
-        [_together(_at(client, to), [calls[i] for i in own]) for to, own in groups.items()]
-    )
-    for own, outcome in zip(groups.values(), outcomes, strict=True):
-        each = [outcome] * len(own) if isinstance(outcome, Exception) else outcome
-        for i, answer in zip(own, each, strict=True):
-            answers[i] = answer
-    return answers
+async def _make_all(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
+    """Make calls in one round trip; return the answer or the error of each."""
+    (outcome,) = await _at_once([_together(client, calls)])
+    return [outcome] * len(calls) if isinstance(outcome, Exception) else outcome
 
 
 async def _together(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
-    """Make calls on one server or cluster in one round trip."""
+    """Make calls in one round trip; return the answer or the error of each, or raise an error of all."""
     if len(calls) == 1:
         return [await _make(client, calls[0])]
     if type(client) is AsyncDirectClient:
@@ -124,13 +115,6 @@ async def _together(client: AsyncTransport, calls: Sequence[Call]) -> list[steps
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.run(client, calls), _act)
     return steps.parted(calls, await send_calls(client, calls))
-
-
-def _at(client: Any, server: tuple[int, ...]) -> Any:
-    """Return the client of a call's server."""
-    for index in server:
-        client = client[index]
-    return client
 
 
 async def _here(step: steps.LocalStep) -> object:

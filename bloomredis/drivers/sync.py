@@ -18,7 +18,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 MOST_THREADS: Final = 32
-"""Threads of the whole process that wait for replies, for filters on several servers."""
+"""Threads of the whole process that wait for the replies of nodes."""
 
 
 def drive(
@@ -56,7 +56,7 @@ def drive(
 def execute_step(client: Any, step: steps.Step) -> object:
     """Execute a step; return its answer."""
     if isinstance(step, Call):
-        return _make(_at(client, step.server) if step.server else client, step)
+        return _make(client, step)
     if isinstance(step, steps.Many):
         return _make_all(client, step.calls)
     if isinstance(step, steps.Ask):
@@ -73,23 +73,14 @@ def _make(client: SyncTransport, call: Call) -> steps.Reply:
     return send_call(client, call)
 
 
-def _make_all(client: Any, calls: Sequence[Call]) -> list[steps.Reply]:
-    """Make calls, on all servers at once; return the answer or the error of each."""
-    groups = steps.by_server(calls)
-    answers: list[steps.Reply] = [None] * len(calls)
-    each: list[steps.Reply]
-    outcomes = _at_once(
-        [partial(_together, _at(client, to), [calls[i] for i in own]) for to, own in groups.items()]
-    )
-    for own, outcome in zip(groups.values(), outcomes, strict=True):
-        each = [outcome] * len(own) if isinstance(outcome, Exception) else outcome
-        for i, answer in zip(own, each, strict=True):
-            answers[i] = answer
-    return answers
+def _make_all(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
+    """Make calls in one round trip; return the answer or the error of each."""
+    (outcome,) = _at_once([partial(_together, client, calls)])
+    return [outcome] * len(calls) if isinstance(outcome, Exception) else outcome
 
 
 def _together(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
-    """Make calls on one server or cluster in one round trip."""
+    """Make calls in one round trip; return the answer or the error of each, or raise an error of all."""
     if len(calls) == 1:
         return [_make(client, calls[0])]
     if type(client) is DirectClient:
@@ -97,13 +88,6 @@ def _together(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.run(client, calls), _act)
     return steps.parted(calls, send_calls(client, calls))
-
-
-def _at(client: Any, server: tuple[int, ...]) -> Any:
-    """Return the client of a call's server."""
-    for index in server:
-        client = client[index]
-    return client
 
 
 def _here(step: steps.LocalStep) -> object:
@@ -141,7 +125,7 @@ def _at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
 
 
 class _Pool:
-    """The threads of this process that wait for servers."""
+    """The threads of this process that wait for nodes of clusters."""
 
     def __init__(self) -> None:
         self.after_fork()

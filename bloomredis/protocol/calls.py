@@ -87,8 +87,8 @@ class ScriptCall(Call, Generic[R]):
     def by_text(self) -> Call:
         """Return the same call with EVAL, which carries the script."""
         command = ("EVAL", self.script.text, *self.tail)
-        commands, server = confirmed(command, self.wait), self.server
-        call = _TextCall(commands, is_single=self.wait is None, again=self.again, server=server)
+        commands = confirmed(command, self.wait)
+        call = _TextCall(commands, is_single=self.wait is None, again=self.again)
         call.stands_for = (self,)
         return call
 

@@ -11,31 +11,9 @@ from itertools import islice
 from typing import TypeVar
 
 from bloomredis.errors import BatchInterruptedError, FilterLostError
-from bloomredis.protocol.steps import Ask, Call, LocalStep, Many, Op, Step
+from bloomredis.protocol.steps import Call, Many, Op, Step
 
 T = TypeVar("T")
-
-
-def through(operation: Op[T], execute: Callable[[Step], Op[object]]) -> Op[T]:
-    """Run an operation; for each of its steps, run `execute(step)` and pass on the reply or error.
-
-    Three functions advance operations themselves: `gather`, which keeps several at a step each, and `drive`
-    of both drivers, where a generator for each step would be one function more in every call.
-    """
-    try:
-        step = next(operation)
-        while True:
-            try:
-                reply = yield from execute(step)
-            except Exception as error:
-                step = operation.throw(error)
-            else:
-                step = operation.send(reply)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    finally:
-        operation.close()
 
 
 def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | Exception]]:
@@ -83,10 +61,10 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[object]]:
     rest = iter(made)
     replies: list[object] = []
     for step in steps:
-        if isinstance(step, LocalStep | Ask):
-            replies.append((yield from _caught(step)))
+        if isinstance(step, Many):
+            replies.append(list(islice(rest, len(step.calls))))
         else:
-            replies.append(next(rest) if isinstance(step, Call) else list(islice(rest, len(step.calls))))
+            replies.append(next(rest) if isinstance(step, Call) else (yield from _caught(step)))
     return replies
 
 

@@ -49,8 +49,6 @@ class Call:
     """The text of a read-only script, which a replica may execute; empty for all other calls."""
     again = True
     """The call may be retried after a lost reply."""
-    server: tuple[int, ...] = ()
-    """The path to its server: an index among several servers, or nothing."""
 
     # The record of the attempts, which `judging.judge` reads.
     lost: str | None = None
@@ -82,12 +80,6 @@ class Call:
         for each in self.stands_for:
             each.pass_to_client()
 
-    def to(self, server: int) -> Call:
-        """Return the same call for one of several servers."""
-        call = PlainCall(self.commands, is_single=self.is_single, text=self.text, again=self.again)
-        call.server, call.stands_for = (server, *self.server), (self,)
-        return call
-
     def wire(self) -> Wire | None:
         """Return the encoded commands and the number of replies; None if the client must encode them."""
         return None
@@ -103,13 +95,11 @@ class PlainCall(Call):
         is_single: bool = True,
         text: str = "",
         again: bool = True,
-        server: tuple[int, ...] = (),
     ) -> None:
         self._commands = commands
         self.is_single = is_single
         self.text = text
         self.again = again
-        self.server = server
 
     @property
     def commands(self) -> list[Command]:
@@ -117,17 +107,13 @@ class PlainCall(Call):
         return self._commands
 
     def __repr__(self) -> str:
-        return f"PlainCall({self._commands}, {self.is_single}, {self.again}, {self.server})"
+        return f"PlainCall({self._commands}, {self.is_single}, {self.again})"
 
 
 class Many(NamedTuple):
     """Independent calls, made together; the answer lists the reply or error of each."""
 
     calls: Sequence[Call]
-
-    def to(self, server: int) -> Many:
-        """Return the same calls for one of several servers."""
-        return Many([call.to(server) for call in self.calls])
 
 
 Batches = Iterator[list[Any]] | AsyncIterator[list[Any]]
@@ -180,14 +166,6 @@ The driver sends a `Reply` after a `Call`, a list of replies after `Many`, a bat
 after `Compute`, and an answer after `Ask`.  No type of a generator can express this, so the variable that
 receives it is annotated.
 """
-
-
-def by_server(calls: Sequence[Call]) -> dict[tuple[int, ...], list[int]]:
-    """Return the indexes of the calls for each server."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for i, call in enumerate(calls):
-        groups.setdefault(call.server, []).append(i)
-    return groups
 
 
 def joined(calls: Iterable[Call]) -> list[Command]:
