@@ -21,7 +21,7 @@ from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError
 from bloomredis.bits import encoding
 from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.hashing import Digests
-from bloomredis.operations.kinds.runs import Picked
+from bloomredis.bits.picked import Picked
 from bloomredis.operations.whole import loading
 from bloomredis.stored import planning
 from tests.support.losing import losing

@@ -16,6 +16,7 @@ from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, Prepared
 from bloomredis.bits.encoding import rows_from
 from bloomredis.bits.hashing import Digests
+from bloomredis.bits.picked import Picked
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.later import later
 from bloomredis.operations.claims.requests import ClaimRequest
@@ -28,7 +29,6 @@ from bloomredis.operations.kinds.runs import (
     CallAndOutcome,
     PartAnswers,
     PartItems,
-    Picked,
     answers_of,
     answers_of_several,
     merge_replies,

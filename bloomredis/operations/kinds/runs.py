@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, cast
 
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.errors import BatchInterruptedError, FilterLostError
@@ -59,31 +59,6 @@ def store_one(runs: Sequence[PartItems], made: Sequence[CallAndOutcome | None], 
         if each and i in run.own:
             item = each[0].items[run.own.tolist().index(i)]
             run.part.pending.store_answer(item, each[0].handle.generation, answer=answer)
-
-
-class Picked(Sequence[T]):
-    """The values with these indexes; each is looked up when it is read."""
-
-    __slots__ = ("_own", "_values")
-
-    def __init__(self, values: Sequence[T], own: NDArray[np.intp]) -> None:
-        self._values, self._own = values, own
-
-    def __len__(self) -> int:
-        return len(self._own)
-
-    def __iter__(self) -> Iterator[T]:
-        return map(self._values.__getitem__, self._own.tolist())
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        if isinstance(index, slice):
-            return [*Picked(self._values, self._own[index])]
-        value: T = self._values[self._own[index]]
-        return value
 
 
 class PartAnswers:
