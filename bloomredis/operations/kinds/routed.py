@@ -25,10 +25,10 @@ from bloomredis.operations.items.outcomes import TRANSIENT, Answers, raise_batch
 from bloomredis.operations.items.packing import packed_batch
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
-from bloomredis.operations.kinds.runs import (
+from bloomredis.operations.kinds.sharded_batches import (
     CallAndOutcome,
-    PartAnswers,
-    PartItems,
+    ShardAnswers,
+    ShardItems,
     answers_of,
     answers_of_several,
     merge_replies,
@@ -129,21 +129,21 @@ class RoutedOperations(ItemOperations):
         """Return the items of each part, possibly packed."""
         return ([*Picked(encoded, own)] for own in owns)
 
-    def _runs(self, encoded: Encoded) -> list[PartItems]:
+    def _runs(self, encoded: Encoded) -> list[ShardItems]:
         """Return a run for each part that has items of the batch."""
         cut = self._cut(encoded)
         owns = list(cut.values())
         batches = zip(cut, owns, self._batches(encoded, owns), strict=True)
-        return [PartItems(self._part(place), own, mine) for place, own, mine in batches]
+        return [ShardItems(self._part(place), own, mine) for place, own, mine in batches]
 
     def _gathered(
-        self, runs: Sequence[PartItems], operations: Iterable[Op[list[T]]]
+        self, runs: Sequence[ShardItems], operations: Iterable[Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
         """Run an operation for each run; return the indexes of its items with its answers or error."""
         outcomes = yield from gather(operations)
         return [(run.own.tolist(), outcome) for run, outcome in zip(runs, outcomes, strict=True)]
 
-    def _calls(self, runs: Sequence[PartItems], *, adds: bool) -> list[Any]:
+    def _calls(self, runs: Sequence[ShardItems], *, adds: bool) -> list[Any]:
         """Return one call for each run; none at all if a run needs more than one call."""
         handles = [run.part.membership.handle_if_ready(len(run.own), adds=adds) for run in runs]
         calls: list[Any] = []
@@ -185,7 +185,7 @@ class RoutedOperations(ItemOperations):
         self, encoded: Encoded, items: Sequence[object], merged: Callable[..., Answers]
     ) -> Op[Answers]:
         yield from self._ready()
-        runs, answered = self._runs(encoded), PartAnswers()
+        runs, answered = self._runs(encoded), ShardAnswers()
         calls, made = self._calls(runs, adds=True), list[CallAndOutcome | None]([None]) * len(runs)
         if calls:
             replies: Sequence[Outcome]
@@ -276,7 +276,7 @@ class RoutedOperations(ItemOperations):
 
     def load(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read."""
-        parts: dict[PartId, PartLoad] = {}
+        parts: dict[PartId, ShardLoad] = {}
         read = told = 0
         is_over = False
         while not is_over:
@@ -327,14 +327,14 @@ class RoutedOperations(ItemOperations):
     def _num_parts(self) -> int:
         """Return the number of parts that can have items; the filter must be open."""
 
-    def _new_load(self, part: Queueing) -> Op[PartLoad]:
+    def _new_load(self, part: Queueing) -> Op[ShardLoad]:
         handle = yield from part.stored.acquire()
         load = loading.Load(part.stored.segmented(handle), part.codec, parts=self._num_parts())
-        return PartLoad(load)
+        return ShardLoad(load)
 
 
 @dataclass(slots=True)
-class PartLoad:
+class ShardLoad:
     """The batch of a load for one part of a filter.
 
     :ivar since: number of items that had been read when the batch began.
@@ -354,7 +354,7 @@ class PartLoad:
         return loading.send_full(part.stored, part.membership, self.load, ends=True)
 
 
-def _add_to_parts(parts: Mapping[PartId, PartLoad], cut: Mapping[PartId, WaitingItems], read: int) -> None:
+def _add_to_parts(parts: Mapping[PartId, ShardLoad], cut: Mapping[PartId, WaitingItems], read: int) -> None:
     """Add the items of each part to its batch."""
     for part_id, waiting in cut.items():
         parts[part_id].append(waiting, read)

@@ -22,7 +22,7 @@ CallAndOutcome = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class PartItems:
+class ShardItems:
     """The items of a batch that belong to one part.
 
     :ivar own: the indexes of the items in the batch, in order.
@@ -33,7 +33,7 @@ class PartItems:
     batch: Any  # `Encoded` or `Prepared`
 
 
-def merge_replies(runs: Sequence[PartItems], made: Sequence[CallAndOutcome | None]) -> list[bool]:
+def merge_replies(runs: Sequence[ShardItems], made: Sequence[CallAndOutcome | None]) -> list[bool]:
     """Return the answers in the replies to one call of each run, in the order of the batch."""
     order = np.concatenate([run.own for run in runs])
     answers = np.empty(len(order), np.bool_)
@@ -53,7 +53,12 @@ def raise_interruption(made: Sequence[CallAndOutcome | None], operations: Iterab
         raise error
 
 
-def store_one(runs: Sequence[PartItems], made: Sequence[CallAndOutcome | None], i: int, answer: bool) -> None:  # noqa: FBT001 - as `Answers` gives it
+def store_one(
+    runs: Sequence[ShardItems],
+    made: Sequence[CallAndOutcome | None],
+    i: int,
+    answer: bool,  # noqa: FBT001 - as `Answers` gives it
+) -> None:
     """Store the answer to an item of a batch."""
     for run, each in zip(runs, made, strict=True):
         if each and i in run.own:
@@ -61,7 +66,7 @@ def store_one(runs: Sequence[PartItems], made: Sequence[CallAndOutcome | None], 
             run.part.pending.store_answer(item, each[0].handle.generation, answer=answer)
 
 
-class PartAnswers:
+class ShardAnswers:
     """The answers of a batch's parts, recorded as they come."""
 
     def __init__(self) -> None:
@@ -93,7 +98,7 @@ class PartAnswers:
 def answers_of(
     items: Sequence[object],
     outcomes: Sequence[tuple[list[int], list[bool] | Exception]],
-    answered: PartAnswers,
+    answered: ShardAnswers,
 ) -> Answers:
     """Return the answers to a batch of adds, given the outcomes of its parts; raise the error of a part."""
     merged, error = merge_answers(len(items), outcomes)
@@ -109,7 +114,7 @@ def answers_of(
 def answers_of_several(
     items: Sequence[object],
     outcomes: Sequence[tuple[list[int], list[bool] | Exception]],
-    answered: PartAnswers,
+    answered: ShardAnswers,
 ) -> Answers:
     """Return the answers to adds of several callers (`told_apart`)."""
     try:
