@@ -17,7 +17,6 @@ BOUNDED: Final = {
     "protocol/gather.py through": "the same",
     "protocol/gather.py gather": "the same",
     "operations/claims/patience.py retry_patiently": "a limit of time and the lease, with pauses",
-    "protocol/scripts.py _keys": "it reads a script's text",
     "protocol/cluster.py _deliver": "a limit of time and of losses, with pauses",
     "operations/items/membership.py _add_rest": "each reply answers at least one item",
     "operations/items/local_cache.py _refreshed": "each turn reads the next piece of the filter",
