@@ -76,6 +76,7 @@ lint: $(READY)
 	$(BIN)/python -m tests.support.luacheck
 	$(BIN)/codespell
 	$(BIN)/python .ci/large.py
+	$(BIN)/python .ci/size.py
 	$(BIN)/zizmor --quiet --offline --no-progress .github
 
 # How much of the library `make test` runs, line by line; nothing depends on the figure.
