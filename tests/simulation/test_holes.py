@@ -4,40 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.__main__ import calls
-from tests.simulation.holes import KIND_OF, ONLY, WITH, opened
-from tests.simulation.kinds import KINDS
-from tests.simulation.running import Failure, Simulator
-
-MOST_SCHEDULES = 10_000
-FIRST = {
-    "cache-learns-for-newest": 780,
-    "claims-by-time": 700,
-    "debts-survive-fork": 400,
-    "forks-unseen": 250,
-    "last-attempt-of-cluster-judges": 1360,
-    "last-error-judges": 1360,
-    "looks-not-compared": 470,
-    "nobody-is-told": 570,
-    "record-revived": 2800,
-    "shards-without-time": 400,
-    "stale-drops": 100,
-    "sweeps-too-far": 690,
-    "tokens-shared": 3950,
-}
-"""The first schedule of a search that would be long: slightly before the one that fails."""
-
-
-def found(simulator: Simulator, hole: str) -> tuple[int, Failure | None]:
-    """Return the number of schedules until one broke a rule, and its failure."""
-    names = WITH[hole] | ONLY.get(hole, calls())
-    kinds = [KIND_OF[hole]] if hole in KIND_OF else [*KINDS]
-    first = FIRST.get(hole, 0)
-    for number in range(first, first + MOST_SCHEDULES):
-        seed, kind = divmod(number, len(kinds))
-        if failure := simulator.draw(seed, kinds[kind], names):
-            return number + 1, failure
-    return first + MOST_SCHEDULES, None
+from tests.simulation.holes import WITH, opened
+from tests.simulation.running import Simulator
+from tests.simulation.searching import found
 
 
 @pytest.mark.faults

@@ -1,0 +1,1 @@
+"""Schedules that broke a rule, as data, and a runner that replays them."""

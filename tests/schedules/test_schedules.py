@@ -1,0 +1,28 @@
+"""Each schedule breaks its rule while its hole is open, and none otherwise."""
+
+from __future__ import annotations
+
+from tests.schedules.lines import Schedule, read
+from tests.schedules.running import outcomes
+from tests.simulation.holes import WITH
+from tests.simulation.running import Simulator
+
+SCHEDULES = read()
+
+
+def test_each_hole_has_a_schedule() -> None:
+    """`python -m tests.schedules` searches and writes those that are missing."""
+    assert {each.hole for each in SCHEDULES} == set(WITH)
+
+
+def test_a_line_is_the_schedule() -> None:
+    """A schedule that is written and read again is the same."""
+    assert [Schedule.of_line(each.line()) for each in SCHEDULES] == SCHEDULES
+
+
+def test_the_rule_is_broken_through_the_hole_alone() -> None:
+    """A replay takes milliseconds; the searches of `make test-faults` find other schedules, too."""
+    simulator = Simulator()
+    with simulator.installed():
+        found = {each.hole: outcomes(simulator, each) for each in SCHEDULES}
+    assert found == {each.hole: (each.rule, None) for each in SCHEDULES}
