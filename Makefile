@@ -14,6 +14,8 @@ NEWEST := .venv-newest
 export PYTHONDONTWRITEBYTECODE :=
 # Threads of numpy that wait in a loop take a processor from the tests.
 export OPENBLAS_NUM_THREADS := 1
+# The tests with a mark, from the files that name it: to collect all files takes longer.
+MARKED = $(BIN)/pytest -m $1 $$(grep -rl --include='test_*.py' 'pytest\.mark\.$1\b' tests)
 PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 
 .PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons generate lint types coverage docs package bench constraints clean
@@ -77,6 +79,7 @@ lint: $(READY)
 	$(BIN)/codespell
 	$(BIN)/python .ci/large.py
 	$(BIN)/python .ci/size.py
+	$(call MARKED,lint)
 	$(BIN)/zizmor --quiet --offline --no-progress .github
 
 # How much of the library `make test` runs, line by line; nothing depends on the figure.
@@ -88,9 +91,10 @@ types: $(READY)
 	$(BIN)/pytest -m types tests/test_typing.py tests/test_editors.py
 
 # The pages of docs/, as HTML in docs/_build; a warning is an error.  Some are checked in a browser, if one is installed.
-docs: $(VENV)/docs
+docs: $(VENV)/docs $(READY)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs docs/_build
 	$(BIN)/python .ci/look.py
+	$(call MARKED,docs)
 	@echo 'open docs/_build/index.html'
 
 # Checks the contents of the wheel and the sdist, and installs the wheel with each extra, by an old pip and the newest.

@@ -2,7 +2,7 @@
 
 `python .ci/fixes.py --seed 7 --count 10` draws commits from the history that changed little code and some
 tests, and whose code can still be reverted.  It reverts one at a time.  Then it runs the tests of the commit,
-`make test` and `make test-faults`, until a test fails.  `--all` takes all of these commits, newest first.
+`make test`, `make test-faults` and what `make lint docs` tests, until a test fails.  `--all` takes all of these commits, newest first.
 
 `--holes` takes the holes of tests/simulation/holes.py instead: the simulator searches for each of them, then
 tests/faults run with it.  `--table FILE` keeps a line for each commit or hole: id, subject, the suites that
@@ -33,7 +33,7 @@ MOST_LINES: Final = 30
 ADAPTERS: Final = "tests/contrib"
 ADAPTERS_PYTHON: Final = str(ROOT / ".venv-contrib/bin/python")
 FAULTS: Final = ("-m", "faults and not long")
-SUITES: Final = {"make test": (), "make test-faults": FAULTS}
+SUITES: Final = {"make test": (), "make test-faults": FAULTS, "make lint docs": ("-m", "lint or docs")}
 SEARCH: Final = "tests/simulation/test_holes.py::test_a_hole_is_found[{}]"
 HOLES: Final = "from tests.simulation.holes import HOLES, WITH; print(*WITH, '/', *HOLES)"
 NOTHING: Final = "nothing"

@@ -51,8 +51,8 @@ STAGES: Final[list[list[Step]]] = [
         ("test-pythons", ("test-pythons", f"TESTS={PYTHONS}"), 120),
         ("types", ("types",), 30),
         ("test-numpy", ("test-numpy",), 40),
-        ("docs", ("docs",), 20),
-        ("lint", ("lint",), 5),
+        ("docs", ("docs",), 25),
+        ("lint", ("lint",), 20),
     ],
 ]
 """The stages run one after another; within a stage, two steps run at a time, the longest first."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.report import pages, tables
 from benchmarks.report.tables import ServerReport
 
 
+@pytest.mark.docs
 def test_pages_show_the_stored_results() -> None:
     """results.md, the chart and each table of a page say what results.json says."""
     differing = [path for path, text in pages.written().items() if path.read_text("utf-8") != text]

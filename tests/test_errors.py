@@ -49,6 +49,7 @@ ERRORS: list[errors.BloomError] = [
 ]
 
 
+@pytest.mark.lint
 def test_each_error_says_the_way_out() -> None:
     """Each error in the source has the way out in Python; that of the command is the same, or given."""
     without = [
@@ -61,6 +62,7 @@ def test_each_error_says_the_way_out() -> None:
     assert {row.kind for row in rows()} == set(error_page.CLASSES)
 
 
+@pytest.mark.docs
 def test_the_page() -> None:
     """docs/errors.md lists all of them; `python -m tests.support.error_page` writes it."""
     assert PAGE.read_text("utf-8") == page()
@@ -89,6 +91,7 @@ def looked_for() -> Iterator[tuple[str, str]]:
                     yield each.value, f"{path.name}:{each.lineno}"
 
 
+@pytest.mark.lint
 def test_no_code_looks_for_a_text_of_the_library() -> None:
     """No code recognises an error by a part of its text: the parts are attributes."""
     texts = [text for row in rows() for text in (row.problem, row.advice, row.command)]

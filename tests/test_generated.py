@@ -9,6 +9,8 @@ import pytest
 from tests.support.values import for_each
 from tools import generate
 
+pytestmark = pytest.mark.lint
+
 
 @for_each("name", generate.NAMES)
 def test_a_product_is_up_to_date(name: str) -> None:

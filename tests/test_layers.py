@@ -6,8 +6,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import bloomredis
 from tests.support.values import for_each
+
+pytestmark = pytest.mark.lint
 
 PACKAGE = Path(bloomredis.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -7,9 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import bloomredis
 import bloomredis.asyncio
 from tests.support.values import for_each
+
+pytestmark = pytest.mark.lint
 
 PACKAGE = Path(bloomredis.__file__).parent
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

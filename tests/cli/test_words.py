@@ -55,6 +55,7 @@ def unknown(text: str) -> list[str]:
     return [name for name in named(text) if name not in OPTIONS | COMMANDS.keys()]
 
 
+@pytest.mark.lint
 @for_each("source", SOURCES)
 def test_all_that_is_named_exists(source: Path) -> None:
     """Each text of the command's modules names only existing commands and options."""
@@ -202,6 +203,7 @@ def test_a_client_that_says_no_way_out(text: str, way_out: str) -> None:
     assert way_out in stderr.described(replies.explained(redis.ConnectionError(text)))
 
 
+@pytest.mark.lint
 def test_each_way_out_names_what_exists() -> None:
     """What errors advise a user of the command names only existing commands and options."""
     for row in rows():

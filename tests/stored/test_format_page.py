@@ -7,9 +7,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from bloomredis.protocol import scripts
 from tests.support.values import for_each
 from tests.support.vectors import VECTORS
+
+pytestmark = pytest.mark.docs
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "lua" / "FORMAT.md").read_text("utf-8")
