@@ -47,9 +47,9 @@ PART ?= 12
 test-long: $(READY)
 	$(PYTEST) -m long --one-in $(PART)
 
-# Every test on every server, and every series: an hour.
+# Every test on every server and with both drivers, and every series: an hour.
 test-all: $(READY)
-	$(PYTEST) -m 'not (types or package)' --server all
+	$(PYTEST) -m 'not (types or package)' --server all --driver all
 
 # The adapters in bloomredis/contrib, each with its framework, in a separate environment.  ONE_IN=2 picks half of the tests.
 ONE_IN ?= 1

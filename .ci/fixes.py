@@ -2,7 +2,8 @@
 
 `python .ci/fixes.py --seed 7 --count 10` draws commits from the history that changed little code and some
 tests, and whose code can still be reverted.  It reverts one at a time.  Then it runs the tests of the commit,
-`make test`, `make test-faults` and what `make lint docs` tests, until a test fails.  `--all` takes all of these commits, newest first.
+`make test`, `make test-faults` and what `make lint docs` tests, until a test fails.  `--all` takes all of
+these commits, newest first.
 
 `--holes` takes the holes of tests/simulation/holes.py instead: the simulator searches for each of them, then
 tests/faults run with it.  `--table FILE` keeps a line for each commit or hole: id, subject, the suites that

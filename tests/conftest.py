@@ -2,8 +2,8 @@
 
 `server`, `client`: the server chosen by the test's id and a seed that the run prints. With the marker
 `every_server`, or with `--server all`, the test runs on each server. `any_server`, `any_client`: always the
-same server, for facts about this side of the connection. `bloom`: the test runs with both drivers; together
-with `client`, a server is chosen for each driver.
+same server, for facts about this side of the connection. `bloom`: a driver chosen in the same way, for each
+server anew; with `--driver all`, the test runs with both.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ REAL = sorted(BINARIES)
 FAKE = "fakeredis"
 ANY = "valkey-9"
 TURNS: dict[str, Sequence[str]] = {
-    **dict.fromkeys(("server", "server_name"), REAL),
-    "client": [*REAL * 3, FAKE],  # its scripts take ten times as long
+    **dict.fromkeys(("server", "server_name", "client"), REAL),
     "formed": OF_CLUSTERS,
 }
-"""The servers for each fixture, repeated by their frequency."""
+"""The servers for each fixture."""
+ON_REQUEST = TURNS | {"client": [*REAL, FAKE]}
+"""The same with fakeredis, whose scripts take ten times as long: for all servers, or one by its name."""
 
 with suppress(ImportError):  # hypothesis is missing where only the adapters are tested
     import hypothesis
@@ -56,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run choose its servers."""
     choices = [ROTATE, ALL, *REAL, FAKE]
     parser.addoption("--server", choices=choices, default=ROTATE, help="rotate, all, or the name of one")
+    drivers = [ROTATE, ALL, *DRIVERS]
+    parser.addoption("--driver", choices=drivers, default=ROTATE, help="rotate, all, or the name of one")
     parser.addoption("--seed", type=int, help="the seed of the rotation, and of tests of chance")
     parser.addoption("--one-in", type=int, default=1, help="run one test in so many, others in another run")
 
@@ -75,7 +78,8 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Say which servers the run covers, and how to repeat it."""
-    return f"servers: {', '.join([*REAL, FAKE])}; --server {config.option.server} --seed {config.option.seed}"
+    chosen = " ".join(f"--{name} {config.getoption(name)}" for name in ("server", "driver", "seed"))
+    return f"servers: {', '.join([*REAL, FAKE])}; {chosen}"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -94,23 +98,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with each driver, and on the servers chosen for it."""
+    """Run a test on the servers, and with the drivers, chosen for it."""
     option, test = metafunc.config.option, metafunc.definition
     asked = ALL if test.get_closest_marker("every_server") else option.server
-    rotation = Rotation(asked, option.seed)
+    servers, drivers = Rotation(asked, option.seed), Rotation(option.driver, option.seed)
 
-    def turn(fixture: str, driver: str = "") -> Sequence[str]:
+    def turn(fixture: str) -> Sequence[str]:
+        values = (TURNS if asked == ROTATE else ON_REQUEST)[fixture]
         # A cluster takes seconds to form, so all tests of clusters are chosen by the same number.
-        turns = [*rotation.turn(fixture if fixture == "formed" else test.nodeid + driver, TURNS[fixture])]
-        return [*dict.fromkeys(turns)]
+        return servers.turn(fixture if fixture == "formed" else test.nodeid, values)
+
+    def driven(server: str = "") -> Sequence[str]:
+        return drivers.turn(f"{test.nodeid} {server} driver", [*DRIVERS])
 
     fixtures = {*metafunc.fixturenames}
     if {"bloom", "client"} <= fixtures:
-        pairs = [(driver, name) for driver in DRIVERS for name in turn("client", driver)]
+        pairs = [(driver, name) for name in turn("client") for driver in driven(name)]
         metafunc.parametrize(("bloom", "client"), pairs, indirect=True, ids=map("-".join, pairs))
         return
     if "bloom" in fixtures:
-        metafunc.parametrize("bloom", DRIVERS, indirect=True)
+        metafunc.parametrize("bloom", driven(), indirect=True)
     for name in filter(fixtures.__contains__, TURNS):
         metafunc.parametrize(name, turn(name), indirect=True, scope="session" if name == "formed" else None)
 
