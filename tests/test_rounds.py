@@ -14,7 +14,6 @@ FOLDERS: Final = ("operations", "stored", "drivers", "protocol")
 
 BOUNDED: Final = {
     "drivers/aio.py drive": "it runs an operation, which ends by itself",
-    "protocol/gather.py through": "the same",
     "protocol/gather.py gather": "the same",
     "operations/claims/patience.py retry_patiently": "a limit of time and the lease, with pauses",
     "protocol/cluster.py _deliver": "a limit of time and of losses, with pauses",

@@ -350,12 +350,3 @@ def test_a_cancellation_that_the_client_loses(
             return await f.add("a"), await f.add("a")
 
     assert asyncio.run(check()) == (True, False)
-
-
-def test_clients_of_both_halves() -> None:
-    """The clients of one filter are all synchronous or all asyncio."""
-    both: list[Any] = [redis.Redis(), redis.asyncio.Redis()]
-    for half in (bloomredis, bloomredis.asyncio):
-        for clients in (both, both[::-1]):
-            with pytest.raises(TypeError, match="all clients of a filter must be asyncio clients, or none"):
-                half.ShardedBloomFilter(clients, "seen", capacity=100, error_rate=0.01)
