@@ -21,7 +21,7 @@ BOUNDED: Final = {
     "operations/items/local_cache.py _refreshed": "each turn reads the next piece of the filter",
     "operations/whole/loading.py load": "each turn reads the next batch of the caller's items",
     "operations/whole/module_loading.py load_items": "the same",
-    "operations/kinds/routed.py load": "the same",
+    "operations/whole/sharded_loading.py load": "the same",
     "operations/whole/loading.py send_full": "a batch whose layers change is sent in another way",
 }
 """Loops without `next_round`, and what ends each."""

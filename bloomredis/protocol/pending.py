@@ -203,11 +203,6 @@ class PendingCalls:
                 self._make_room()
                 self.owners.setdefault(claim, set()).update(owners)
 
-    @property
-    def is_empty(self) -> bool:
-        """True if no call is pending and no claim is unanswered."""
-        return not (self.items or self.owners)
-
     def _make_room(self) -> None:
         """Discard the oldest entries at the limit."""
         now = clock.now()

@@ -14,7 +14,7 @@ from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import Answers
-from bloomredis.operations.kinds.verbs import StoreAnswers, StoredOperations
+from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Options
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _BITCOUNT_BYTES: Final = 4 << 20  # one BITCOUNT takes under 2 ms
 
 
-class FilterOperations(StoredOperations):
+class FilterOperations(ItemOperations):
     """The operations of one filter object."""
 
     kind: ClassVar[int] = FILTER
@@ -119,10 +119,6 @@ class FilterOperations(StoredOperations):
                     self.pending.store_answer(item, handle.generation, answer=answer)
 
         return store
-
-    def has_pending(self) -> bool:
-        """Return whether a call is pending."""
-        return not self.pending.is_empty
 
     def in_local_cache(self, item: object) -> bool:
         """Return whether the local cache proves that an item is in the filter."""

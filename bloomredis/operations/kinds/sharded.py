@@ -1,38 +1,49 @@
-"""Operations of a filter of any capacity, in shards that are filters themselves."""
+"""Operations of a filter of any capacity, in shards that are filters themselves.
+
+Each item belongs to one shard, so all guarantees for one item hold.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, pairwise
-from typing import TypeVar, Unpack
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from bloomredis import arguments
-from bloomredis.bits.arrays import NDArray, np
-from bloomredis.bits.batch import Encoded, PackedBatch, Prepared
-from bloomredis.bits.hashing import Digests
+from bloomredis.bits.batch import Encoded
+from bloomredis.later import later
+from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.packing import PACKED
-from bloomredis.operations.kinds.filter import FilterOperations
-from bloomredis.operations.kinds.pipelines import Queueing
-from bloomredis.operations.kinds.routed import PartId, RoutedOperations
-from bloomredis.operations.kinds.verbs import StoredOperations
+from bloomredis.operations.items.outcomes import Answers
+from bloomredis.operations.kinds import sharded_batches as batches
+from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
+from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
-from bloomredis.protocol.receipts import Sessions
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.gather import gather, unless_failed
+from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.receipts import Sessions, parse_token
+from bloomredis.protocol.steps import Batches, Op
 from bloomredis.stored import planning
 from bloomredis.stored.shards import record as shard_record
+from bloomredis.stored.shards.parts import StoredShard
 from bloomredis.stored.shards.record import checked_name, checked_seed, checked_shards
 from bloomredis.stored.shards.shards import StoredShards
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import sharded_loading
+else:
+    sharded_loading = later("bloomredis.operations.whole", "sharded_loading")
 
 T = TypeVar("T")
 
 
-class ShardedOperations(StoredOperations, RoutedOperations):
+class ShardedOperations(ItemOperations):
     """The operations of `ShardedBloomFilter`."""
 
     stored: StoredShards
+    cache: None = None
+    """Sharded filters have no local cache."""
 
     def __init__(
         self,
@@ -46,8 +57,9 @@ class ShardedOperations(StoredOperations, RoutedOperations):
         ttl: Seconds | None = None,
         **common: Unpack[Common],
     ) -> None:
-        options = Options(**common)
-        super().__init__(checked_name(name), Codec(options.encode, None), options)
+        self.options = options = Options(**common)
+        self.name = checked_name(name)
+        self.codec = Codec(options.encode, None)
         shards = None if shards is None else checked_shards(shards)
         seed = None if seed is None else checked_seed(seed)
         if layout is not None:
@@ -58,78 +70,127 @@ class ShardedOperations(StoredOperations, RoutedOperations):
         wanted = {"shards": shards, "seed": seed}
         self.stored = StoredShards(name, plan=plan, layout=layout, wanted=wanted, **storage)
         self.sessions = Sessions(self.stored.key)
+        self._parts: dict[StoredShard, Queueing] = {}
 
-    def _ready(self, *, creates: bool = True) -> Op[None]:
-        yield from self.stored.acquire() if creates else self.stored.existing()
+    # -- the shards
 
-    def _shard(self, number: int) -> PartId:
-        return self.stored.shard(number)
+    def _part(self, shard: StoredShard) -> Queueing:
+        """Return the operations of a shard."""
+        part = self._parts.get(shard)
+        if part is None:
+            part = self._parts.setdefault(shard, Queueing(shard, self.options))
+        return part
 
-    def _place(self, encoded: bytes) -> PartId:
-        return self._shard(self.stored.cached_record.number(encoded))
-
-    def _cut(self, encoded: Encoded) -> dict[PartId, NDArray[np.intp]]:
-        return {self._shard(number): own for number, own in self.stored.cached_record.parted(encoded).items()}
+    def part_of(self, encoded: bytes) -> Queueing:
+        """Return the shard that has an item; the filter must be open."""
+        return self._part(self.stored.shard_with(encoded))
 
     def on_item(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        if self.stored.handle is not None:
-            return call(self._part(self._place(encoded)))
-        return super().on_item(encoded, call)
+        """Run an operation on the shard that has an item."""
+        if self.stored.handle is None:
+            return self._on_item_once_open(encoded, call)
+        return call(self.part_of(encoded))
+
+    def _on_item_once_open(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        yield from self.stored.acquire()
+        return (yield from call(self.part_of(encoded)))
+
+    def on_part(self, number: int, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        """Run an operation on the shard with that number; the filter must be open."""
+        return call(self._part(self.stored.shard(number)))
+
+    # -- items
+
+    def add(self, item: object, *, token: str | None = None) -> Op[bool]:
+        """Add an item; True if this call was the first to add it."""
+        encoded = self.codec.encode(item)
+        pending = None if token is None else parse_token(token, encoded)
+        return self.on_item(encoded, lambda part: part.items.add_one(encoded, pending))
 
     def contains(self, item: object, *, by_reading: bool = False) -> Op[bool]:
         """Return whether an item is in the filter.
 
         :param by_reading: read the item's blocks without a script, if there are blocks.
         """
-        if self.stored.handle is None:
-            testing = super().contains(item, by_reading=by_reading)
-            return self._unless_none(testing)
         encoded = self.codec.encode(item)
-        return self._part(self._place(encoded)).items.test_one(encoded, by_reading=by_reading)
+        if self.stored.handle is None:
+            return self._contains_if_there(encoded, by_reading=by_reading)
+        return self.part_of(encoded).items.test_one(encoded, by_reading=by_reading)
 
-    def _unless_none(self, testing: Op[bool]) -> Op[bool]:
-        return (yield from self.stored.or_none(testing)) or False
+    def _contains_if_there(self, encoded: bytes, *, by_reading: bool) -> Op[bool]:
+        if (yield from self.stored.find()) is None:
+            return False
+        return (yield from self.part_of(encoded).items.test_one(encoded, by_reading=by_reading))
+
+    def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
+        """Add encoded items; `items` are the caller's."""
+        return self._add(encoded, items, batches.answers_of)
+
+    def add_shared(self, encoded: Encoded) -> Op[Answers]:
+        """Add the items of several callers; a shard that does not answer fails its own items only."""
+        return self._add(encoded, encoded, batches.answers_of_several)
+
+    def _add(self, encoded: Encoded, items: Sequence[object], merged: Callable[..., Answers]) -> Op[Answers]:
+        yield from self.stored.acquire()
+        return (yield from batches.add(self._split(encoded), items, merged))
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test encoded items."""
-        return self._unless_missing(encoded, super().contains_encoded(encoded))
+        return self._test(encoded, batches.unless_interrupted)
 
     def contains_shared(self, encoded: Encoded) -> Op[list[bool]]:
         """Test the items of several callers; a shard that does not answer fails its own items only."""
-        return self._unless_missing(encoded, super().contains_shared(encoded))
+        return self._test(encoded, batches.told_apart)
 
-    def _unless_missing(self, encoded: Encoded, testing: Op[list[bool]]) -> Op[list[bool]]:
-        answers = yield from self.stored.or_none(testing)
-        return answers or [False] * len(encoded)
+    def _test(self, encoded: Encoded, merged: Callable[..., list[bool]]) -> Op[list[bool]]:
+        if (yield from self.stored.find()) is None:
+            return [False] * len(encoded)
+        return (yield from batches.test(self._split(encoded), len(encoded), merged))
 
-    def _batches(self, encoded: Encoded, owns: Sequence[NDArray[np.intp]]) -> Iterable[Encoded | Prepared]:
-        handle = self.stored.handle
-        if handle is None or len(encoded) > PACKED:
-            return super()._batches(encoded, owns)
-        layout = handle.layout
-        ordered = list(map(encoded.__getitem__, np.concatenate(owns).tolist()))
-        data, size = layout.pack(ordered), layout.item_bytes
-        ends = accumulate(map(len, owns), initial=0)
-        return [
-            PackedBatch(layout, ordered[start:end], data[start * size : end * size])
-            for start, end in pairwise(ends)
-        ]
+    def _split(self, encoded: Encoded) -> list[batches.ShardItems]:
+        """Return the items of each shard that has items of a batch; the filter must be open."""
+        parted = {self._part(shard): own for shard, own in self.stored.parted(encoded).items()}
+        return batches.split(encoded, parted, self.stored.handle)
 
-    def _digests(self, encoded: Encoded) -> Digests:
-        return Digests.of(encoded)
+    def answer_store(self) -> StoreAnswers:
+        """Return a function that stores answers for retries, for the present generation and process."""
+        parts = list(self._parts.items())  # a copy, since threads add parts
+        stores = {shard: part.answer_store() for shard, part in parts}
 
-    def _num_parts(self) -> int:
-        return self.stored.cached_record.shards
+        def store(encoded: Encoded, answers: Sequence[bool]) -> None:
+            for item, answer in zip(encoded, answers, strict=False):
+                if own := stores.get(self.stored.shard_with(as_bytes(item))):
+                    own([item], [answer])
 
-    def _new_part(self, place: PartId) -> Queueing:
-        return Queueing(place, self.options)
+        return store
 
-    def on_part(self, number: int, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """Run an operation on the shard with that number; the filter must be open."""
-        return self._on(self._shard(number), call)
+    def load(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
+        """Add items as fast as possible, without an answer for each; return how many were read."""
+        return sharded_loading.load(
+            self.stored, lambda shard: self._part(shard).membership, self.codec, source, progress
+        )
 
-    def _shards(self) -> list[PartId]:
-        return list(map(self._shard, range(self.stored.cached_record.shards)))
+    def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
+        """Queue an add; its result in `pipe.execute()` is 1 or 0."""
+        return self.on_item(self.codec.encode(item), lambda part: part.queue_add(pipe, item))
+
+    def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
+        """Queue a test; its result in `pipe.execute()` is 1 or 0."""
+        encoded = self.codec.encode(item)
+        yield from self.stored.existing()
+        yield from self.part_of(encoded).queue_contains(pipe, item)
+
+    # -- claims
+
+    def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+        """Make an attempt at requests of one group, on the shards that have the items."""
+        yield from self.stored.acquire()
+        parts: dict[Queueing, list[ClaimRequest]] = {}
+        for request in requests:
+            parts.setdefault(self.part_of(request.encoded), []).append(request)
+        yield from gather(part.attempted(own) for part, own in parts.items())
+
+    # -- the filter as a whole
 
     def local_parameters(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""
@@ -141,8 +202,9 @@ class ShardedOperations(StoredOperations, RoutedOperations):
 
     def _info(self) -> Op[FilterInfo]:
         (found,) = yield from self.stored.current()
-        parts = yield from self._everywhere(self._shards(), FilterOperations.info)
         record = self.stored.cached_record
+        shards = map(self.stored.shard, range(record.shards))
+        parts = unless_failed((yield from gather(self._part(shard).info() for shard in shards)))
         return info.sharded(self.name, found, record.shard, record.shards, parts)
 
     def discard_pending(self) -> None:

@@ -1,19 +1,29 @@
-"""The answers to a batch whose items belong to several parts, merged from the answers of the parts."""
+"""Batches of a sharded filter: each shard gets its items, all at once, and the answers are merged.
+
+If one call a shard is enough, these calls are made together.  If some of them need more than a reply, each
+shard goes on with its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar, cast
 
 from bloomredis.bits.arrays import NDArray, np
+from bloomredis.bits.batch import Encoded, PackedBatch, Prepared
+from bloomredis.bits.picked import Picked
 from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.operations.items.outcomes import Answers, interrupted_by, own_error
+from bloomredis.operations.items.packing import PACKED, packed_batch
 from bloomredis.operations.kinds.pipelines import Queueing
-from bloomredis.protocol.gather import error_to_raise, loss_in
-from bloomredis.protocol.replies import digits_of
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.gather import error_to_raise, gather, loss_in
+from bloomredis.protocol.replies import digits_of, is_answer
+from bloomredis.protocol.steps import Many, Op, Outcome
+from bloomredis.stored.state.handle import Handle
 
 T = TypeVar("T")
 
@@ -21,20 +31,109 @@ CallAndOutcome = tuple[Any, Any]
 """A call that adds or tests items, and its outcome."""
 
 
+Outcomes = Sequence[tuple[list[int], list[bool] | Exception]]
+"""For each shard the indexes of its items, and their answers or its error."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShardItems:
-    """The items of a batch that belong to one part.
+    """The items of a batch that belong to one shard.
 
+    :ivar part: the operations of the shard.
     :ivar own: the indexes of the items in the batch, in order.
     """
 
     part: Queueing
     own: NDArray[np.intp]
-    batch: Any  # `Encoded` or `Prepared`
+    batch: Encoded | Prepared
+
+
+def split(
+    encoded: Encoded, parted: Mapping[Queueing, NDArray[np.intp]], handle: Handle | None
+) -> list[ShardItems]:
+    """Return the items of each shard, all of them packed at once if they are few.
+
+    :param parted: the indexes of the items of each shard.
+    :param handle: that of the whole filter, whose layout the shards have.
+    """
+    if handle is None or len(encoded) > PACKED:
+        return [ShardItems(part, own, [*Picked(encoded, own)]) for part, own in parted.items()]
+    layout, owns = handle.layout, list(parted.values())
+    ordered = list(map(encoded.__getitem__, np.concatenate(owns).tolist()))
+    data, size = layout.pack(ordered), layout.item_bytes
+    ends = accumulate(map(len, owns), initial=0)
+    return [
+        ShardItems(part, own, PackedBatch(layout, ordered[start:end], data[start * size : end * size]))
+        for (part, own), (start, end) in zip(parted.items(), pairwise(ends), strict=True)
+    ]
+
+
+def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..., Answers]) -> Op[Answers]:
+    """Add the items of each shard; `items` are the caller's.
+
+    :param merged: `answers_of`, or `answers_of_several` for the items of several callers.
+    """
+    answered, calls = ShardAnswers(), _calls(runs, adds=True)
+    made = list[CallAndOutcome | None]([None]) * len(runs)
+    if calls:
+        replies: Sequence[Outcome]
+        try:
+            replies = yield Many(calls)
+        except BaseException as interruption:  # an interruption of the caller, or an error of all calls
+            replies = [interruption] * len(calls)
+        made = list(zip(calls, replies, strict=True))
+    if all(each is not None and each[0].is_plain(each[1]) for each in made):
+        for run, each in zip(runs, made, strict=True):
+            run.part.membership.end_call(cast("CallAndOutcome", each)[0])
+        return Answers(partial(store_one, runs, made), merge_replies(runs, made))
+    operations = [
+        answered.recorded(run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own))
+        for run, own in zip(runs, made, strict=True)
+    ]
+    try:
+        raise_interruption(made, operations)
+        outcomes = yield from _gathered(runs, operations)
+    except BaseException:  # the caller was cancelled or interrupted
+        answered.store(range(len(items)))
+        raise
+    return merged(items, outcomes, answered)
+
+
+def test(runs: Sequence[ShardItems], count: int, merged: Callable[..., list[bool]]) -> Op[list[bool]]:
+    """Test the items of each shard, `count` in all.
+
+    :param merged: `unless_interrupted`, or `told_apart` for the items of several callers.
+    """
+    calls, made = _calls(runs, adds=False), list[CallAndOutcome | None]([None]) * len(runs)
+    if calls:
+        made = list(zip(calls, (yield Many(calls)), strict=True))
+    pairs = list(zip(runs, made, strict=True))
+    if all(each and is_answer(each[1], len(run.own), len(run.own)) for run, each in pairs):
+        return merge_replies(runs, made)
+    operations = [run.part.membership.test(run.batch, each) for run, each in pairs]
+    return merged(count, (yield from _gathered(runs, operations)))
+
+
+def _calls(runs: Sequence[ShardItems], *, adds: bool) -> list[Any]:
+    """Return one call for each shard; none at all if a shard needs more than one call."""
+    handles = [run.part.membership.handle_if_ready(len(run.own), adds=adds) for run in runs]
+    calls: list[Any] = []
+    for run, handle in zip(runs, handles, strict=True) if None not in handles else ():
+        new = run.part.membership.new_add if adds else run.part.membership.new_test
+        calls.append(new(cast("Handle", handle), *packed_batch(cast("Handle", handle), run.batch)))
+    return calls
+
+
+def _gathered(
+    runs: Sequence[ShardItems], operations: Iterable[Op[list[T]]]
+) -> Op[list[tuple[list[int], list[T] | Exception]]]:
+    """Run the operation of each shard; return the indexes of its items with its answers or error."""
+    outcomes = yield from gather(operations)
+    return [(run.own.tolist(), outcome) for run, outcome in zip(runs, outcomes, strict=True)]
 
 
 def merge_replies(runs: Sequence[ShardItems], made: Sequence[CallAndOutcome | None]) -> list[bool]:
-    """Return the answers in the replies to one call of each run, in the order of the batch."""
+    """Return the answers in the replies to one call of each shard, in the order of the batch."""
     order = np.concatenate([run.own for run in runs])
     answers = np.empty(len(order), np.bool_)
     digits = b"".join(digits_of(each[1]) for each in made if each)
@@ -67,14 +166,14 @@ def store_one(
 
 
 class ShardAnswers:
-    """The answers of a batch's parts, recorded as they come."""
+    """The answers of a batch's shards, recorded as they come."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[list[int], Answers]] = []
         self._places: dict[int, tuple[Answers, int]] = {}  # by index in the batch
 
     def recorded(self, own: list[int], operation: Op[Answers]) -> Op[list[bool]]:
-        """Add the items of a part, which have these indexes in the batch; record the answers."""
+        """Add the items of a shard, which have these indexes in the batch; record the answers."""
         try:
             answers = yield from operation
         except BatchInterruptedError as error:
@@ -97,10 +196,10 @@ class ShardAnswers:
 
 def answers_of(
     items: Sequence[object],
-    outcomes: Sequence[tuple[list[int], list[bool] | Exception]],
+    outcomes: Outcomes,
     answered: ShardAnswers,
 ) -> Answers:
-    """Return the answers to a batch of adds, given the outcomes of its parts; raise the error of a part."""
+    """Return the answers to a batch of adds, given the outcomes of its shards; raise the error of one."""
     merged, error = merge_answers(len(items), outcomes)
     if error is None:
         return Answers(lambda i, _: answered.store([i]), cast("list[bool]", merged))
@@ -113,7 +212,7 @@ def answers_of(
 
 def answers_of_several(
     items: Sequence[object],
-    outcomes: Sequence[tuple[list[int], list[bool] | Exception]],
+    outcomes: Outcomes,
     answered: ShardAnswers,
 ) -> Answers:
     """Return the answers to adds of several callers (`told_apart`)."""
@@ -123,8 +222,8 @@ def answers_of_several(
         return answers_of(items, outcomes, answered)
 
 
-def told_apart(count: int, outcomes: Sequence[tuple[list[int], list[bool] | Exception]]) -> list[bool]:
-    """Return the answers to the items of several callers: an item of a part that failed has its own error.
+def told_apart(count: int, outcomes: Outcomes) -> list[bool]:
+    """Return the answers to the items of several callers: an item of a shard that failed has its own error.
 
     :raises FilterLostError: the loss of the filter is an error for all.
     """
@@ -139,10 +238,8 @@ def told_apart(count: int, outcomes: Sequence[tuple[list[int], list[bool] | Exce
     return cast("list[bool]", merged)
 
 
-def unless_interrupted(
-    count: int, outcomes: Iterable[tuple[list[int], list[bool] | Exception]]
-) -> list[bool]:
-    """Return a batch's answers; raise the error of a part."""
+def unless_interrupted(count: int, outcomes: Outcomes) -> list[bool]:
+    """Return a batch's answers; raise the error of a shard."""
     merged, error = merge_answers(count, outcomes)
     if error is not None:
         raise error

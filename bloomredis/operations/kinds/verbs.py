@@ -55,6 +55,8 @@ class ItemOperations(ABC):
     name: str
     codec: Codec
     options: Options
+    stored: Stored
+    sessions: Sessions
 
     def add_many(self, items: Sequence[object]) -> Op[Answers] | Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
@@ -230,10 +232,6 @@ class ItemOperations(ABC):
                 if not request.is_done:
                     request.error = error
 
-    def untold(self, work: Op[T]) -> Op[T]:
-        """Run work that no caller asked for; a loss that it detects stays to be told."""
-        return work
-
     @abstractmethod
     def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Make an attempt at requests of one group, on the parts of the filter that have the items."""
@@ -288,13 +286,6 @@ class ItemOperations(ABC):
         """Return the parameters that are known without I/O."""
 
     @abstractmethod
-    def reserve(self, *, marks: bool | None = None) -> Op[None]:
-        """Create the filter now, or check the stored one.
-
-        :param marks: let all objects that have raised a loss go on with it; by default if this one has.
-        """
-
-    @abstractmethod
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
 
@@ -323,21 +314,6 @@ class ItemOperations(ABC):
                     store(self.codec.encode_all([keys[i] for i in left]), [answers[i] for i in left])
                     raise
 
-    @abstractmethod
-    def clear(self) -> Op[None]:
-        """Empty the filter."""
-
-    @abstractmethod
-    def delete(self) -> Op[bool]:
-        """Delete the filter; True if it existed."""
-
-
-class StoredOperations(ItemOperations):
-    """The operations that need the state under a filter's key."""
-
-    stored: Stored
-    sessions: Sessions
-
     def clear(self) -> Op[None]:
         """Empty the filter; its parameters and its expiry stay as they are."""
         with OutcomeMatters(self.name), self.stored.in_flight.emptying():
@@ -364,7 +340,10 @@ class StoredOperations(ItemOperations):
         return self.stored.untold(work)
 
     def reserve(self, *, marks: bool | None = None) -> Op[None]:
-        """Create the filter now, or check the stored one, with each shard."""
+        """Create the filter now, or check the stored one, with each shard.
+
+        :param marks: let all objects that have raised a loss go on with it; by default if this one has.
+        """
         yield from self.stored.reopen(marks=marks)
 
     def expire(self, seconds: float | timedelta) -> Op[None]:

@@ -187,25 +187,19 @@ def layered(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> Fil
     )
 
 
-def partitioned(name: str, parts: Sequence[FilterInfo]) -> FilterInfo:
-    """Return the info of several parts together; each item belongs to one part."""
-    return replace(
-        _summed(parts),
-        name=name,
-        fill_ratio=sum(part.fill_ratio for part in parts) / len(parts),
-        estimated_error_rate=sum(part.estimated_error_rate for part in parts) / len(parts),
-    )
-
-
 def sharded(
     name: str, record: Description, shard: Header, shards: int, parts: Sequence[FilterInfo]
 ) -> FilterInfo:
     """Return the info of a sharded filter; `parts` are all shards, or those that have items."""
     absent = replace(shard, generation=record.header.generation, created_at=record.header.created_at)
     empty = describe(name, Description(record.key, absent, 0, 0, record.ttl), 0)
-    whole = partitioned(name, [*parts, *[empty] * (shards - len(parts))])
+    each = [*parts, *[empty] * (shards - len(parts))]
+    whole = _summed(each)
     return replace(
         whole,
+        name=name,
+        fill_ratio=sum(part.fill_ratio for part in each) / shards,
+        estimated_error_rate=sum(part.estimated_error_rate for part in each) / shards,
         capacity=record.header.capacity,
         num_bits=shard.num_bits * shards,
         size_bytes=whole.size_bytes + record.size_bytes,

@@ -28,6 +28,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeVar, Unpack
 
+from bloomredis.bits.arrays import NDArray, np
+from bloomredis.bits.batch import Encoded
 from bloomredis.errors import (
     FilterMismatchError,
     FilterNotFoundError,
@@ -113,6 +115,14 @@ class StoredShards(Versioned[SeenRecord]):
         if number not in self._shards:
             self._shards.setdefault(number, StoredShard(self, number, self.cached_record, self.wait))
         return self._shards[number]
+
+    def shard_with(self, encoded: bytes) -> StoredShard:
+        """Return the shard that has an item; the filter must be open."""
+        return self.shard(self.cached_record.number(encoded))
+
+    def parted(self, items: Encoded) -> dict[StoredShard, NDArray[np.intp]]:
+        """Return for each shard the indexes of its items, in order; shards without items are left out."""
+        return {self.shard(number): own for number, own in self.cached_record.parted(items).items()}
 
     def reset(self) -> None:
         super().reset()
