@@ -39,20 +39,20 @@ LANES: Final = 2
 
 STAGES: Final[list[list[Step]]] = [
     [
-        ("environment", (".venv/ready",), 60),
-        ("environment of contrib", (".venv-contrib/ready",), 60),
+        ("environment", (".venv/ready",), 90),
+        ("environment of contrib", (".venv-contrib/ready",), 90),
     ],
-    [("test", ("test",), 500)],
+    [("test", ("test",), 700)],
     [
-        ("test-contrib", ("test-contrib", "ONE_IN=2"), 250),
-        ("test-faults", ("test-faults",), 430),
-        ("test-long", ("test-long",), 150),
-        ("package", ("package",), 120),
-        ("test-pythons", ("test-pythons", f"TESTS={PYTHONS}"), 120),
-        ("types", ("types",), 30),
-        ("test-numpy", ("test-numpy",), 40),
-        ("docs", ("docs",), 25),
-        ("lint", ("lint",), 20),
+        ("test-contrib", ("test-contrib", "ONE_IN=2"), 350),
+        ("test-faults", ("test-faults",), 600),
+        ("test-long", ("test-long",), 500),
+        ("package", ("package",), 200),
+        ("test-pythons", ("test-pythons", f"TESTS={PYTHONS}"), 200),
+        ("types", ("types",), 120),
+        ("test-numpy", ("test-numpy",), 80),
+        ("docs", ("docs",), 80),
+        ("lint", ("lint",), 80),
     ],
 ]
 """The stages run one after another; within a stage, two steps run at a time, the longest first."""
