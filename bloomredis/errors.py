@@ -67,16 +67,8 @@ class FilterLostError(BloomError):
 
     def __init__(self, problem: str = "", *, advice: str = "", command: str | None = None) -> None:
         super().__init__(problem, advice=advice, command=command)
-        self._told = [False]  # one list of all copies
-
-    @property
-    def is_told(self) -> bool:
-        """True if a caller got this error or a copy of it."""
-        return self._told[0]
-
-    @is_told.setter
-    def is_told(self, value: bool) -> None:
-        self._told[0] = value
+        self.told = [False]  # whether a caller got the error or a copy of it; all copies share the list
+        self.is_damage = False  # a part of the filter is lost, so that only clear() helps
 
 
 class FilterFullError(BloomError):

@@ -12,6 +12,7 @@ from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransp
 from bloomredis.drivers.connections.sending import send_call, send_calls
 from bloomredis.errors import BloomError
 from bloomredis.protocol import cluster, forks, steps
+from bloomredis.protocol.gather import told_mark
 from bloomredis.protocol.metering import of_task
 from bloomredis.protocol.steps import Call
 
@@ -61,8 +62,10 @@ async def drive(
     except StopIteration as end:
         answer: T = end.value
         return answer
-    except BaseException:
+    except BaseException as error:
         operation.close()  # or the operation notices the interruption only when it is collected
+        told = told_mark(error)
+        told[0] = True  # the last step, so that nothing can come between the mark and the caller
         raise
 
 

@@ -178,6 +178,8 @@ class Filter(Claimer[I], Portable[I], Deduping):
         processes: it opens the filter that is stored now, or creates a new one, and each of the others goes
         on with it once it has raised `FilterLostError` too.
 
+        :raises FilterLostError: no other call of this object has raised the loss yet; or a layer of the
+            filter is lost, and only `clear()` helps.
         :raises FilterMismatchError: the key holds something else, which is left unchanged.
         :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
         """

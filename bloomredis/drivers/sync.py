@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from bloomredis.drivers.connections.direct import DirectClient, SyncTransport
 from bloomredis.drivers.connections.sending import send_call, send_calls, send_step
 from bloomredis.protocol import cluster, forks, steps
+from bloomredis.protocol.gather import told_mark
 from bloomredis.protocol.metering import of_thread
 from bloomredis.protocol.steps import Call
 
@@ -48,8 +49,10 @@ def drive(
     except StopIteration as end:
         answer: T = end.value
         return answer
-    except BaseException:
+    except BaseException as error:
         operation.close()  # or the operation notices the interruption only when it is collected
+        told = told_mark(error)
+        told[0] = True  # the last step, so that nothing can come between the mark and the caller
         raise
 
 

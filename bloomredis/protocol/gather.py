@@ -82,6 +82,14 @@ def _caught(step: Step) -> Op[object]:
         return error
 
 
+def outcome_of(operation: Op[T]) -> Op[T | Exception]:
+    """Run an operation; return its answer, or its error, which has told nobody of a loss so far."""
+    try:
+        return (yield from operation)
+    except Exception as error:
+        return error
+
+
 def unless_failed(outcomes: Iterable[T | Exception]) -> list[T]:
     """Return the answers; raise an error among the outcomes (`error_to_raise`)."""
     answers: list[T] = []
@@ -108,3 +116,9 @@ def loss_in(answer: object) -> FilterLostError | None:
     """Return the loss of the filter that an answer is, or that interrupted a batch; else None."""
     error = answer.__cause__ if isinstance(answer, BatchInterruptedError) else answer
     return error if isinstance(error, FilterLostError) else None
+
+
+def told_mark(error: BaseException) -> list[bool]:
+    """Return the mark to set when a caller gets an error: that of the loss in it, if there is one."""
+    lost = loss_in(error)
+    return [False] if lost is None else lost.told

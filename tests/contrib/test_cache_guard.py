@@ -247,7 +247,7 @@ def in_shards(client: redis.Redis) -> Any:
 
 def shard_without_marker(seen: Any) -> str:
     """Return the key of a shard without the marker of the load."""
-    marked = seen._operations.stored.cached_record.number(_present(seen, LOADED).encode())
+    marked = seen._operations.stored.record.number(_present(seen, LOADED).encode())
     return shard_record.key("rows", 3, (marked + 1) % 3)
 
 

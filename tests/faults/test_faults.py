@@ -263,7 +263,7 @@ def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
         )
         with server.client(username="hasty") as client:
             f = BloomFilter(client, "seen", min_replicas=1, **SMALL)
-            operations(f).stored.handle = opened(BloomFilter(admin, "seen", **SMALL))
+            operations(f).stored.use(opened(BloomFilter(admin, "seen", **SMALL)))
             with pytest.raises(OutcomeUnknownError, match="wait") as caught:
                 f.add("a")
         admin.acl_deluser("hasty")

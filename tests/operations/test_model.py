@@ -84,6 +84,9 @@ class Machine(RuleBasedStateMachine):
             if self.stored is None or self.stored not in self.acknowledged or call is _info_if_there:
                 with pytest.raises(FilterLostError):
                     call(f)
+                if call is _info_if_there:  # which tells nobody of the loss
+                    with pytest.raises(FilterLostError):
+                        f.reserve()
                 f.reserve()
                 self.opens(worker)
                 self.acknowledged.add(self.stored)

@@ -216,7 +216,7 @@ def test_delete_keeps_what_a_newer_filter_owes(make: Callable[[], Any], any_clie
     f = make()
     drive(any_client, f.reserve())
     delete = InFlight(any_client, f.delete()).execute().reply().execute()
-    f.stored.reset()
+    f.stored.known.emptied()
     InFlight(any_client, f.add("x")).execute().reply().execute().lost()
     assert delete.ended()
     assert drive(any_client, f.add("x"))

@@ -122,7 +122,7 @@ def test_a_write_waits_for_replicas(bloom: Any) -> None:
         make(bloom, client).reserve()
         f = make(bloom, client, min_replicas=1, replica_timeout=0.1)
         stored = f._operations.stored
-        stored._accept(stored.read(forms.state(_describe(client))).header)
+        stored.use(stored._handle_of(stored.read(forms.state(_describe(client))).header))
         with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas") as caught:
             f.add("a")
         attach(primary, replica)

@@ -155,7 +155,7 @@ def test_a_token_of_a_lost_shard_is_void(any_client: redis.Redis) -> None:
     with pytest.raises(OutcomeUnknownError) as met:
         f.add("lost")
     operations: Any = f._operations
-    record = operations.stored.cached_record
+    record = operations.stored.record
     any_client.delete(shard_record.key("seen", record.shards, record.number(b"lost")))
     g, other = (ShardedBloomFilter(any_client, "seen", **OPTIONS, on_lost="recreate") for _ in range(2))
     assert g.add("lost") is True

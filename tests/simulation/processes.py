@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bloomredis.protocol import steps
+from bloomredis.protocol.gather import told_mark
 from tests.simulation.history import Request
 from tests.simulation.network import key_of, node_of
 
@@ -225,6 +226,8 @@ class Call:
         if self.operation is not None:
             self.operation.close()
         self.operation = None
+        if error is not None:
+            told_mark(error)[0] = True  # as the drivers do
         self._ended(self, answer, error)
 
 

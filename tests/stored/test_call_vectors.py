@@ -104,7 +104,7 @@ def test_golden_identities_of_layers(case: dict[str, Any]) -> None:
     made = RECORDS[case["kind"]]
     options: Any = {"ttl": 0, "on_lost": "raise", "wait": None}
     stored = StoredLayers("seen", made=made, new=None, layout=None, **options)
-    handle = stored._accept(made.parse(bytes.fromhex(case["record"])))
+    handle = stored._handle_of(made.parse(bytes.fromhex(case["record"])))
     assert handle.identity.hex() == case["identity"]
 
 

@@ -20,6 +20,8 @@ from bloomredis.operations.claims.calls import Claims
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.items import local_cache, membership, outcomes
 from bloomredis.operations.items.local_cache import CachedMembership
+from bloomredis.operations.kinds import filter as filters
+from bloomredis.operations.kinds import layered, sharded, verbs
 from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.protocol import cluster, judging, scripts
 from bloomredis.protocol.judging import Verdict
@@ -28,6 +30,7 @@ from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Pending, Session, Sessions
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Call, Outcome
+from bloomredis.stored.state import base
 from bloomredis.stored.state.versioned import Versioned
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
 
@@ -258,7 +261,7 @@ def _looks_are_not_compared(patch: Patch) -> None:
         try:
             return (yield from look(handle))
         except (Refusal, FilterNotFoundError) as error:
-            yield from self._notice_loss(str(error), self.handle or handle)
+            self._lose(str(error), (self.handle or handle).link)
             return (yield from self._watched(look))
 
     patch(Versioned, "_watched", watched)
@@ -306,23 +309,18 @@ def _renewals_end_in_their_tasks(patch: Patch) -> None:
 
 def _nobody_is_told(patch: Patch) -> None:
     """A loss that `info` has raised counts as told to the callers."""
-    patch(Versioned, "untold", lambda self, looking: looking)
+    for user in (filters, layered, sharded, verbs):
+        patch(user, "untold", lambda work: work)
 
 
 def _the_gone_are_told(patch: Patch) -> None:
     """A loss that a batch has met counts as told, though all its callers are gone."""
-    patch(tasks, "untold", lambda together: together)
+    patch(tasks, "outcome_of", lambda together: together)
 
 
 def _one_call_is_told(patch: Patch) -> None:
     """Of the calls that were sent for a lost filter, only the first raises the loss."""
-    recover = Versioned._recover
-
-    def forgetting(self: Any, refusal: Refusal, handle: Any) -> Any:
-        handle.ends.clear()
-        yield from recover(self, refusal, handle)
-
-    patch(Versioned, "_recover", forgetting)
+    patch(base, "raise_loss_since", lambda _: None)
 
 
 def _the_mark_has_no_identity(patch: Patch) -> None:

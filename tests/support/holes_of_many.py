@@ -29,7 +29,7 @@ def _damage_is_cleared_again(patch: Patch) -> None:
     """A4: every object that finds a lost layer clears the current filter."""
 
     def recover(self: Any, _: Any, handle: Any) -> Any:
-        self.report_loss(f"a layer of {self.name!r} has vanished", handle, damaged=True)
+        self._lose(f"a layer of {self.name!r} has vanished", handle.link, is_damage=True)
         yield from self.clear()
 
     patch(StoredLayers, "RECOVERY", {**StoredLayers.RECOVERY, replies.DAMAGED: recover})

@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple, cast
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.items.outcomes import KeptAnswers, own_error, raise_interrupted
-from bloomredis.protocol.gather import loss_in
-from bloomredis.protocol.steps import Op
 
 Waiting = asyncio.Future[Any]
 """A waiting caller: the future that it awaits, which is done early if the caller is cancelled."""
@@ -86,28 +84,6 @@ class Batch:
             at = self.callers.index(caller)
             start = sum(len(items_of(asked)) for asked in self.asked[:at])
             kept.store(range(start, min(start + len(items_of(self.asked[at])), len(kept))))
-
-
-def tell(answer: object, *, is_told: bool = True) -> None:
-    """Record whether a caller got an answer, in case it is the loss of a filter."""
-    lost = loss_in(answer)
-    if lost is not None:
-        lost.is_told = is_told
-
-
-def untold(together: Op[list[Any]]) -> Op[list[Any]]:
-    """Run the operation of a batch; a loss that it meets is told when a caller gets it.
-
-    If all its callers are gone, a loss that others got before is told once more.
-    """
-    try:
-        answers = yield from together
-    except Exception as error:
-        tell(error, is_told=False)
-        raise
-    for refused in [each for each in answers if isinstance(each, Exception)]:
-        tell(refused, is_told=False)
-    return answers
 
 
 class Batcher:

@@ -19,11 +19,10 @@ from bloomredis.drivers.sharing.batch import (
     Batcher,
     BatchOutcome,
     Waiting,
-    tell,
-    untold,
 )
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
+from bloomredis.protocol.gather import outcome_of, told_mark
 from bloomredis.protocol.metering import of_task
 from bloomredis.protocol.steps import Op
 
@@ -43,7 +42,7 @@ class Tasks:
         self._name, self._client, self._together, self._run = name, client, together, drive
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[Coroutine[Any, Any, object]] = set()  # calls in flight alone
-        self._tasks: dict[asyncio.Task[list[Any]], Batch] = {}  # of the batches in flight
+        self._tasks: dict[asyncio.Task[BatchOutcome], Batch] = {}  # of the batches in flight
         self._contexts: dict[Waiting, Context] = {}  # of the waiting calls that are observed
         self._answered: list[Batch] = []  # batches whose woken callers may not have run yet
         self._left: list[Batch] = []  # the same for a loop that was closed: they never will
@@ -77,13 +76,16 @@ class Tasks:
         except (asyncio.CancelledError, GeneratorExit):
             self.abandon(call)
             raise
+        except Exception as error:
+            told = told_mark(error)
+            told[0] = True  # the last step, as in `drive`
+            raise
 
     def abandon(self, call: Awaitable[object]) -> None:
         """Save the answers of a call whose caller is gone, whether they have come or come later."""
         if not isinstance(call, asyncio.Future) or call.cancelled():
             return
         if call.done():
-            tell(call.exception(), is_told=False)
             for batch in (*self._left, *self._answered):
                 batch.store_answers_of(call)
         elif not call.get_loop().is_closed():
@@ -126,7 +128,7 @@ class Tasks:
             if queue.asked and queue is self._queue:  # else another loop has replaced the queue
                 self._schedule()
 
-    def _end(self, batch: Batch, task: asyncio.Task[list[Any]]) -> None:
+    def _end(self, batch: Batch, task: asyncio.Task[BatchOutcome]) -> None:
         """Deliver the outcome of a batch's task, even of one that was cancelled before it began."""
         self._tasks.pop(task, None)
         self._queue.end(batch.own)
@@ -144,7 +146,6 @@ class Tasks:
                 if isinstance(answer, Exception):
                     caller.set_exception(answer)
                     caller.exception()  # or asyncio logs the error if the caller is gone
-                    tell(answer)
                 else:
                     caller.set_result(answer)
             except asyncio.InvalidStateError:  # the caller was cancelled
@@ -162,7 +163,7 @@ class Tasks:
         if self._queue.asked:
             del self._answered[:answered]  # their callers have run by now
         while batch := self._queue.depart():
-            call = self._run(self._client, untold(self._together(batch.items)))
+            call = self._run(self._client, outcome_of(self._together(batch.items)))
             task = get_running_loop().create_task(call, context=self._observed(batch))
             self._tasks[task] = batch
             task.add_done_callback(partial(self._end, batch))

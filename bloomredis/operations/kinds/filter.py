@@ -30,6 +30,7 @@ from bloomredis.stored.module.filter import StoredModule
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Description
+from bloomredis.stored.state.knowledge import untold
 
 if TYPE_CHECKING:
     from bloomredis.operations.whole import loading, module_loading
@@ -155,7 +156,7 @@ class FilterOperations(ItemOperations):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
-        layers = yield from self.stored.untold(self._layers())
+        layers = yield from untold(self._layers())
         return info.combined(layers, grows=isinstance(self.stored, StoredModule))
 
     def on_part(self, number: int, call: Callable[[FilterOperations], Op[T]]) -> Op[T]:  # noqa: ARG002 - there is one

@@ -14,6 +14,7 @@ from bloomredis.stored import planning
 from bloomredis.stored.header import Header
 from bloomredis.stored.layers.layers import StoredLayers
 from bloomredis.stored.layers.record import LayerRecord
+from bloomredis.stored.state.knowledge import untold
 
 
 def whole(capacity: int | None, error_rate: float | None, layout: str | None, kind: int) -> Header | None:
@@ -58,5 +59,5 @@ class LayeredOperations(FilterOperations):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
-        layers = yield from self.stored.untold(self._layers())
+        layers = yield from untold(self._layers())
         return info.layered(self.name, self.stored.record, layers)

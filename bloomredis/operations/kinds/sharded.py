@@ -29,6 +29,7 @@ from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.parts import StoredShard
 from bloomredis.stored.shards.record import checked_name, checked_seed, checked_shards
 from bloomredis.stored.shards.shards import StoredShards
+from bloomredis.stored.state.knowledge import untold
 
 if TYPE_CHECKING:
     from bloomredis.operations.whole import sharded_loading
@@ -198,11 +199,11 @@ class ShardedOperations(ItemOperations):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
-        return (yield from self.stored.untold(self._info()))
+        return (yield from untold(self._info()))
 
     def _info(self) -> Op[FilterInfo]:
         (found,) = yield from self.stored.current()
-        record = self.stored.cached_record
+        record = self.stored.record
         shards = map(self.stored.shard, range(record.shards))
         parts = unless_failed((yield from gather(self._part(shard).info() for shard in shards)))
         return info.sharded(self.name, found, record.shard, record.shards, parts)

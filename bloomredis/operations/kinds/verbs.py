@@ -26,6 +26,7 @@ from bloomredis.protocol.receipts import Session, Sessions, in_session
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Stored
+from bloomredis.stored.state.knowledge import Emptying, untold
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -226,7 +227,7 @@ class ItemOperations(ABC):
         """Make an attempt at requests of one group; each is answered or keeps its error."""
         work = self.on_items(requests)
         try:
-            yield from self.untold(work) if requests[0].verb == "renew" else work
+            yield from untold(work) if requests[0].verb == "renew" else work
         except Exception as error:
             for request in requests:
                 if not request.is_done:
@@ -316,8 +317,7 @@ class ItemOperations(ABC):
 
     def clear(self) -> Op[None]:
         """Empty the filter; its parameters and its expiry stay as they are."""
-        with OutcomeMatters(self.name), self.stored.in_flight.emptying():
-            yield from self.stored.clear()
+        yield from self._emptying(self.stored.clear())
         self.discard_pending()
 
     def delete(self) -> Op[bool]:
@@ -327,17 +327,22 @@ class ItemOperations(ABC):
             return self.stored.delete([session.next_call(0)], [session.key])
 
         retry_safe = self.options.retry_safe
-        with OutcomeMatters(self.name), self.stored.in_flight.emptying():
-            existed = (
-                yield from in_session(self.sessions, delete) if retry_safe else self.stored.delete([], [])
-            )
+        existed = yield from self._emptying(
+            in_session(self.sessions, delete) if retry_safe else self.stored.delete([], [])
+        )
+        self.stored.known.emptied()
         self.discard_pending()
-        self.stored.reset()
         return existed
 
-    def untold(self, work: Op[T]) -> Op[T]:
-        """Run work that no caller asked for; a loss that it detects stays to be told."""
-        return self.stored.untold(work)
+    def _emptying(self, work: Op[T]) -> Op[T]:
+        """Run a clear() or delete(), during which this object takes a new generation for no loss."""
+        begun = Emptying()
+        try:
+            self.stored.known.emptying(begun)
+            with OutcomeMatters(self.name):
+                return (yield from work)
+        finally:
+            begun.ended = True
 
     def reserve(self, *, marks: bool | None = None) -> Op[None]:
         """Create the filter now, or check the stored one, with each shard.

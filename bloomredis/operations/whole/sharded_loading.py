@@ -103,7 +103,7 @@ def _split(
 
 def _new_load(stored: StoredShards, shard: StoredShard, encoder: Encoder) -> Op[ShardLoad]:
     handle = yield from shard.acquire()
-    return ShardLoad(Load(shard.segmented(handle), encoder, parts=stored.cached_record.shards))
+    return ShardLoad(Load(shard.segmented(handle), encoder, parts=stored.record.shards))
 
 
 def _append(

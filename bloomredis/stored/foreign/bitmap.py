@@ -97,7 +97,7 @@ class StoredBitmap(Stored):
 
     def assume(self) -> Handle:
         """Remember the known bitmaps without I/O."""
-        return self.remember(self._identity, self._layout)
+        return self.use(self.new_handle(self._identity, self._layout))
 
     def current(self) -> Op[list[Description]]:
         """Describe each bitmap; length and ttl come from the server, the rest from the layout."""
@@ -130,10 +130,8 @@ class StoredBitmap(Stored):
 
         The lengths are read first, so a resent UNLINK changes no answer and needs no receipt.
         """
-        self.reset()
         there = any(found.size_bytes for found in (yield from self.current()))
         yield from send_command(("UNLINK", *dict(self.layers), *self.other_keys), forms.integer)
-        self.reset()
         return there
 
     def expire(self, ttl: int) -> Op[None]:
@@ -179,7 +177,7 @@ class ConfiguredBitmap(StoredBitmap):
 
     def assume(self) -> Handle:
         """Remember the bitmap without I/O."""
-        return self.remember(self._identity, self._layout, (self.key, self._config_key))
+        return self.use(self.new_handle(self._identity, self._layout, (self.key, self._config_key)))
 
     def open(self) -> Op[Handle]:
         """Compare the parameters with the stored ones; store them if the hash is missing."""
@@ -227,7 +225,7 @@ class ConfiguredBitmap(StoredBitmap):
 
     def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
         """Drop the handle, so that the next call compares the parameters again."""
-        self.forget()
+        self.known.dropped(handle.link)
         yield from ()  # which makes this a generator, like the other recoveries
 
     RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}

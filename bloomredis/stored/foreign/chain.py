@@ -78,12 +78,9 @@ class StoredChain(StoredBitmap):
     def assume(self) -> Handle:
         """Remember the known bitmaps without I/O."""
         newest, *older = (key for key, _ in self.layers)
-        return self.remember(
-            _identity(0, self._cursor, [self._identity]),
-            self._layout,
-            (newest, self._cursor_key, self._key_of(self._cursor + 1), *older),
-            layers=self._cursor + 1,
-        )
+        keys = (newest, self._cursor_key, self._key_of(self._cursor + 1), *older)
+        identity = _identity(0, self._cursor, [self._identity])
+        return self.use(self.new_handle(identity, self._layout, keys, layers=self._cursor + 1))
 
     def current(self) -> Op[list[Description]]:
         """Read the cursor, then describe each bitmap."""
@@ -175,4 +172,4 @@ class StoredLinks(StoredBitmap):
         """Remember the known bitmaps without I/O."""
         described = [description(link, 0, renews=False) for _, link in self._links]
         keys = [key for key, _ in self._links]
-        return self.remember(_identity(len(described) - 1, None, described), self._layout, keys)
+        return self.use(self.new_handle(_identity(len(described) - 1, None, described), self._layout, keys))

@@ -30,6 +30,7 @@ from bloomredis.stored.header import KINDS, unusable
 from bloomredis.stored.layers.record import MAX_LAYERS, PARAMETERS_BYTES, LayerRecord
 from bloomredis.stored.state.base import Arguments, taken
 from bloomredis.stored.state.handle import Description, Handle, Layer, ttl_seconds
+from bloomredis.stored.state.knowledge import Record
 from bloomredis.stored.state.versioned import Versioned
 
 _ADD_LAYER: Final = scripts.load_script("add_layer", forms.begun)
@@ -67,22 +68,24 @@ class StoredLayers(Versioned[LayerRecord]):
         self._wanted: dict[str, object] = {} if new is None else new.parameters
         if layout is not None:
             self._wanted["layout"] = layout
-        self._record: LayerRecord | None = None
-        self._damaged: LayerRecord | None = None  # the record to replace by an empty one
 
     @property
     def record(self) -> LayerRecord:
         """The record that this object knows; the filter must be open."""
-        if self._record is None:
+        record: LayerRecord | None = self.known.record.found
+        if record is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
-        return self._record
+        return record
 
     def _find(self, *, creates: bool) -> Op[LayerRecord]:
-        if self._damaged is not None:  # if several clients try this, one record is stored, and all get it
-            return (yield from self._push(self._damaged, self._damaged.renewed()))
+        known = self.known.now()
+        record: LayerRecord | None = known.found
+        if record is not None and known.state == "making" and known.loss and known.loss.is_damage:
+            # If several clients try this, one record is stored, and all get it.
+            return (yield from self._push(record, record.renewed()))
         if self._new is None or not creates:
             return (yield from self._read())
-        left = self._record.numbers if self._record else ()  # layers whose record has vanished
+        left = record.numbers if record else ()  # layers whose record has vanished
         return (yield from self._push(None, self._new.renewed(), left))
 
     def current(self) -> Op[list[Description]]:
@@ -127,13 +130,13 @@ class StoredLayers(Versioned[LayerRecord]):
         yield  # which makes this a generator, like the other recoveries
 
     def _switch(self, found: LayerRecord, handle: Handle) -> None:
-        if self.handle is not handle:
+        known = self.known.now()
+        if known.link is not handle.link:
             return
-        known = self._record_of(handle)
-        if found.continues(known) or known.ended_before(found):
-            self._accept(found)
+        if found.continues(known.found) or known.found.ended_before(found):
+            self.known.opened(known, self._handle_of(found), found)
         else:
-            self.report_loss(self.loss(replies.CHANGED), handle)
+            self._lose(self.loss(replies.CHANGED), handle.link)
 
     def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         # Once a layer is added, the stored record is not `known`: a retry or another client adds no second.
@@ -159,16 +162,11 @@ class StoredLayers(Versioned[LayerRecord]):
         self._switch((yield from self._push(None, self._record_of(handle).renewed())), handle)
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
-        self._damaged = self._record_of(handle)
-        try:
-            self.report_loss(
-                f"a layer of {self.name!r} is missing: it has vanished, or the record was copied without it",
-                handle,
-                damaged=True,
-            )
-        except BaseException:
-            self._damaged = None
-            raise
+        self._lose(
+            f"a layer of {self.name!r} is missing: it has vanished, or the record was copied without it",
+            handle.link,
+            is_damage=True,
+        )
         yield from ()  # which makes this a generator, like the other recoveries
 
     RECOVERY = Versioned.RECOVERY | {
@@ -182,15 +180,14 @@ class StoredLayers(Versioned[LayerRecord]):
 
     def clear(self) -> Op[None]:
         """Empty the filter and give it a new generation with one layer."""
-        self.reset()
-        since = self._changes
+        since = self.known.now()
         try:
             found = yield from self._read()
         except FilterNotFoundError:
             if self._new is None:
                 raise
             found = yield from self._mark((yield from self._push(None, self._new.renewed(), _ALL)))
-            yield from self._accept_or_reopen(found, since)
+            yield from self._take_emptied(found, since)
             return
         rounds = None
         while True:
@@ -199,7 +196,7 @@ class StoredLayers(Versioned[LayerRecord]):
             empty = replace(empty, head=empty.head.acknowledged)
             found = yield from self._push(found, empty, _ALL)
             if found.head.generation == empty.head.generation:
-                yield from self._accept_or_reopen(found, since)
+                yield from self._take_emptied(found, since)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
@@ -225,9 +222,8 @@ class StoredLayers(Versioned[LayerRecord]):
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
-            self.reset()
             try:
-                handle = self._accept((yield from self._read()))
+                handle = self._handle_of((yield from self._read()))
             except FilterNotFoundError:
                 return False
             every = [handle.key, *keys, *handle.extra]
@@ -289,9 +285,9 @@ class StoredLayers(Versioned[LayerRecord]):
         encoding.check_encoding(self.name, record.head.encoding, self.encoding)
         return record
 
-    def _acknowledged(self) -> Op[LayerRecord | None]:
+    def _acknowledged(self, known: Record) -> Op[LayerRecord | None]:
         found = yield from self._read()
-        return found if found.succeeds(self._record) else None
+        return found if found.succeeds(known.found) else None
 
     def _mark(self, found: LayerRecord) -> Op[LayerRecord]:
         return replace(found, head=(yield from self._mark_head(found.head)))
@@ -300,13 +296,11 @@ class StoredLayers(Versioned[LayerRecord]):
         """Return the key of the layer with this number."""
         return self.auxiliary + b"layer:%d" % number
 
-    def _accept(self, record: LayerRecord) -> Handle:
-        self._damaged = None
-        self._record = record
+    def _handle_of(self, record: LayerRecord) -> Handle:
         newest, *older = (self.layer_key(number) for number in record.numbers)
         layout, described = _described(replace(record, began=record.began[-1:]) if record.shared else record)
         stored = record.pack()
-        return self.remember(
+        return self.new_handle(
             _IDENTITY.pack(b"layers", 2, len(older), len(stored)) + stored + described,
             layout,
             [newest, self.key, *older],

@@ -205,7 +205,6 @@ class StoredModule(Versioned[MarkedFilter]):
             self.wait = replace(self.wait, touched=self.auxiliary + b"touched")
         self._new = new
         self.creates = new is not None
-        self._found: MarkedFilter | None = None
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -218,7 +217,8 @@ class StoredModule(Versioned[MarkedFilter]):
     @property
     def head(self) -> Header | None:
         """The parameters of the stored filter; None until it was found."""
-        return None if self._found is None else self._found.head
+        found: MarkedFilter | None = self.known.record.found
+        return None if found is None else found.head
 
     def full(self) -> FilterFullError:
         """Return the error for a filter that has reached its capacity."""
@@ -306,12 +306,12 @@ class StoredModule(Versioned[MarkedFilter]):
 
         A filter of another program gets markers, unless this object has parameters to create a filter with.
         """
-        find = partial(self._look, create=self.creates, adopt=not self.creates)
-        return self._open_by(find, stands=False)
+        return self._reopen_by(partial(self._look, create=self.creates, adopt=not self.creates), marks=False)
 
     def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
         """Return the stored filter; with `adopt`, give a filter of another program its markers first."""
-        rate = self._new[1] if self._new else self._found.state.error_rate if self._found else _USUAL_RATE
+        known = self.known.record.found
+        rate = self._new[1] if self._new else known.state.error_rate if known else _USUAL_RATE
         for _ in range(_LOOKS):
             state, answers, generation = yield from self._asked(rate, create=create)
             if generation:
@@ -382,17 +382,17 @@ class StoredModule(Versioned[MarkedFilter]):
         own = digits_of(self.encoding or 0)
         yield from self._call(_MARK, [*signatures, os.urandom(8), *marks, own], self.wait)
 
-    def _accept(self, found: MarkedFilter) -> Handle:
-        self._found, self.counted = found, found.head.count
-        markers = found.marking.of(found.generation)
-        return self.remember(packed(markers), ModuleItems(markers), generation=found.generation)
+    def _handle_of(self, found: MarkedFilter) -> Handle:
+        markers, counted = found.marking.of(found.generation), found.head.count
+        layout = ModuleItems(markers)
+        return self.new_handle(packed(markers), layout, generation=found.generation, counted=counted)
 
     def current(self) -> Op[list[Description]]:
         """Describe each bitmap of the filter, the newest first; detect a loss."""
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self.counted  # from replies before this call
+        counted = handle.counted[0]  # from replies before this call
         found = yield from self._look()
         if found.generation != handle.generation:
             raise Refusal(replies.CHANGED, "")
@@ -401,8 +401,7 @@ class StoredModule(Versioned[MarkedFilter]):
 
     def clear(self) -> Op[None]:
         """Empty the filter and give it a new generation."""
-        self.reset()
-        since = self._changes
+        since = self.known.now()
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
@@ -410,7 +409,7 @@ class StoredModule(Versioned[MarkedFilter]):
             try:
                 found = yield from self._look()
             except FilterNotFoundError:
-                yield from self.reopen()
+                yield from self._open_by(partial(self._find, creates=True), stands=False)
                 return
             marks, state = found.marking, found.state
             known, new = map(packed, (marks.of(found.generation), marks.of(generation)))
@@ -420,12 +419,11 @@ class StoredModule(Versioned[MarkedFilter]):
             reply = yield from self.if_unchanged(_CLEAR, keys, [*arguments, *options(state)])
             if reply is not None:
                 cleared = MarkedFilter(self._read(reply), generation, found.kind, found.is_encoded)
-                yield from self._accept_or_reopen(cleared, since)
+                yield from self._take_emptied(cleared, since)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; return True if it existed."""
-        self.reset()
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from bloomredis.arguments import OnLost
@@ -19,6 +20,7 @@ from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, Layer, ttl_seconds
+from bloomredis.stored.state.knowledge import Record
 from bloomredis.stored.state.versioned import Versioned
 
 R = TypeVar("R")
@@ -53,12 +55,12 @@ class StoredFilter(Versioned[Header]):
         self._new = new and replace(new, encoding=self.encoding or 0)
         self.creates = new is not None
         self._wanted = planning.wanted_parameters(new, layout)
-        self._found: Header | None = None
 
     @property
     def head(self) -> Header | None:
         """The header that was found, or else the header that a new filter would get."""
-        return self._found or self._new
+        found: Header | None = self.known.record.found
+        return found or self._new
 
     def describe(self) -> Op[Description]:
         """Read the stored filter, whatever its generation."""
@@ -69,7 +71,7 @@ class StoredFilter(Versioned[Header]):
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self.counted  # from replies before this call
+        counted = handle.counted[0]  # from replies before this call
         found = yield from self.describe()
         if handle.identity != found.header.identity:
             raise Refusal(replies.CHANGED, found.header.pack().hex())
@@ -119,9 +121,9 @@ class StoredFilter(Versioned[Header]):
         except ValueError:
             found = None
         if found is not None and header.differ_by_mark(found.identity, handle.identity):
-            counted = self.counted
-            self._accept(found)
-            self.counted = max(counted, self.counted)  # so that info() notices an older copy
+            marked = self._handle_of(found)
+            marked.counted[0] = max(*marked.counted, *handle.counted)  # so that info() notices an older copy
+            self.known.opened(self.known.now(), marked, found)
         else:
             yield from self._recover_loss(refusal, handle)
 
@@ -134,18 +136,16 @@ class StoredFilter(Versioned[Header]):
             # Each attempt has a new generation, since others may have used that of the last attempt.
             return [replace(head, generation=os.urandom(8)).acknowledged.pack()]
 
-        self.reset()
-        since = self._changes
+        since = self.known.now()
         try:
             reply = yield from self._replace(_CLEAR, emptied, ())
         except FilterNotFoundError:
-            yield from self.reopen(marks=True)
+            yield from self._open_by(partial(self._find, creates=True), stands=False, marks=True)
         else:
-            yield from self._accept_or_reopen(self.read(reply).header, since)
+            yield from self._take_emptied(self.read(reply).header, since)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; return True if it existed."""
-        self.reset()
         try:
             yield from self._replace(_DELETE, lambda _: arguments, keys)
         except FilterNotFoundError:
@@ -185,16 +185,16 @@ class StoredFilter(Versioned[Header]):
         encoding.check_encoding(self.name, head.encoding, self.encoding)
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
-    def _acknowledged(self) -> Op[Header | None]:
+    def _acknowledged(self, known: Record) -> Op[Header | None]:
         found = (yield from self.describe()).header
-        return found if found.succeeds(self._found) else None
+        return found if found.succeeds(known.found) else None
 
     def _mark(self, found: Header) -> Op[Header]:
         return self._mark_head(found)
 
-    def _accept(self, head: Header) -> Handle:
-        self._found, self.counted = head, head.count
-        return self.remember(head.identity, planning.stored(head), generation=head.generation)
+    def _handle_of(self, head: Header) -> Handle:
+        layout = planning.stored(head)
+        return self.new_handle(head.identity, layout, generation=head.generation, counted=head.count)
 
     def _find(self, *, creates: bool) -> Op[Header]:
         if self._new is None or not creates:

@@ -51,7 +51,7 @@ class RestoredShards:
             rounds = yield from next_round(rounds, self.name)
             if found.record.state == IN_USE:
                 raise taken(self.name)
-            yield from self._stored.finish_work(found, saw_loss=True)
+            yield from self._stored.finish_work(found, None)
         shards = self._stored.shards_of(self._restored)
         if any((yield from self._stored.each(shard.seen() for shard in shards))):
             raise FilterMismatchError(
@@ -98,7 +98,7 @@ class RestoredShards:
         rounds = None
         while found and found.record.head.generation == generation and found.record.state != IN_USE:
             rounds = yield from next_round(rounds, self.name)
-            yield from self._stored.finish_work(found, saw_loss=True)
+            yield from self._stored.finish_work(found, None)
             found = yield from self._stored.look()
         if not found or found.record.head.generation != generation:
             raise FilterMismatchError(

@@ -7,14 +7,15 @@ then expires.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
@@ -24,6 +25,7 @@ from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.record import ShardRecord
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
+from bloomredis.stored.state.knowledge import Knowledge
 from bloomredis.stored.state.versioned import LOSSES, Versioned
 
 PART_MS: Final = 60_000
@@ -56,11 +58,12 @@ class OwningFilter(Protocol):
     """The sharded filter that a shard belongs to."""
 
     name: str
-    handle: Handle | None
     creates: bool
+    known: Knowledge
+    wait: Wait | None
 
     @property
-    def cached_record(self) -> ShardRecord:
+    def record(self) -> ShardRecord:
         """The record that the object knows."""
 
     def acquire(self) -> Op[Handle]:
@@ -69,26 +72,23 @@ class OwningFilter(Protocol):
     def existing(self) -> Op[Handle]:
         """Do the same, but never create the filter."""
 
-    def lose_part(self, what: str) -> None:
-        """Report the loss of a shard: raise `FilterLostError` or return, as `on_lost` says."""
-
-    def raise_loss(self, lost: FilterLostError) -> NoReturn:
-        """Tell a caller of a loss."""
-
 
 class StoredShard(Versioned[Seen]):
-    """A shard as one record describes it; the filter's object may know a newer record by now."""
+    """A shard of a filter; what is known of it is part of what is known of the filter.
+
+    :param placement: of the filter's record; if it is another one, the shards have other items.
+    """
 
     called = KINDS[FILTER]
 
-    def __init__(self, of: OwningFilter, number: int, record: ShardRecord, wait: Wait | None) -> None:
-        key = shard_record.key(of.name, record.shards, number)
-        super().__init__(key, ttl=0, on_lost="raise", wait=wait)
-        self._of = of
+    def __init__(self, of: OwningFilter, number: int, placement: tuple[int, int]) -> None:
+        key = shard_record.key(of.name, placement[0], number)
+        super().__init__(key, ttl=0, on_lost="raise", wait=of.wait)
+        self.known = of.known
         self.creates = of.creates
-        self._record = record
-        self._number = number
-        self._generation = b""  # of the shard in which `counted` items were seen
+        self._of = of
+        self._number, self._placement = number, placement
+        self._made: tuple[Handle, Handle] | None = None  # the filter's handle, and that of the shard
 
     # -- making the filter
 
@@ -143,41 +143,56 @@ class StoredShard(Versioned[Seen]):
 
     # -- using it
 
+    @property
+    def handle(self) -> Handle | None:
+        """The handle of the shard that the filter's record names; None if the filter must be opened first."""
+        known, made = self.known.record, self._made
+        whole = known.handle
+        if made is not None and made[0] is whole:
+            return made[1]
+        if whole is None or known.found.record.placement != self._placement:
+            return None
+        record: ShardRecord = known.found.record
+        head = record.shard_made(record.made[self._number])
+        counted = made[1].counted[0] if made and made[1].generation == head.generation else 0
+        layout = planning.stored(head)
+        options: dict[str, Any] = {"generation": head.generation, "counted": counted, "link": whole.link}
+        own = self.new_handle(head.identity, layout, **options)
+        self._made = whole, own
+        return own
+
     def open(self) -> Op[Handle]:
         """Remember the shard that the record names; the next call compares its identity."""
-        return self._open_named(self._of.acquire())
+        return self._open_named(self._of.acquire)
 
     def existing(self) -> Op[Handle]:
-        return self.handle or (yield from self._open_named(self._of.existing()))
+        return self.handle or (yield from self._open_named(self._of.existing))
 
-    def _open_named(self, opening: Op[Handle]) -> Op[Handle]:
-        yield from opening
-        record = self._of.cached_record
-        if record.placement != self._record.placement:
-            raise FilterLostError(
-                f"{self._of.name!r} was replaced by a filter with other shards: {record}",
-                advice="repeat the call, which opens that filter",
-            )
-        head = record.shard_made(record.made[self._number])
-        if self._generation != head.generation:
-            self._generation, self.counted = head.generation, 0
-        return self._accept(Seen(head, HEADER_BYTES, 0))
+    def _open_named(self, opening: Callable[[], Op[Handle]]) -> Op[Handle]:
+        rounds = None
+        while True:
+            rounds = yield from next_round(rounds, self._of.name)
+            yield from opening()
+            own = self.handle
+            if own is not None:
+                return own
+            record = self._of.record
+            if record.placement != self._placement:
+                raise FilterLostError(
+                    f"{self._of.name!r} was replaced by a filter with other shards: {record}",
+                    advice="repeat the call, which opens that filter",
+                )
 
-    def _accept(self, found: Seen) -> Handle:
-        head, whole = found.head, self._of.handle
-        return self.remember(
-            head.identity,
-            planning.stored(head),
-            generation=head.generation,
-            ends=None if whole is None else whole.ends,  # a loss of the filter is one of each shard
-        )
+    def _handle_of(self, found: Seen) -> NoReturn:  # noqa: ARG002 - it always raises
+        """Raise `TypeError`: the filter has the handle."""
+        raise TypeError(f"{self.name!r} is a shard, which is opened with its filter")
 
     def current(self) -> Op[list[Description]]:
         """Describe the shard; detect a loss."""
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self.counted  # from replies before this call
+        counted = handle.counted[0]  # from replies before this call
         found = yield from self._find()
         if found.head.identity != handle.identity:
             raise Refusal(replies.CHANGED, "")
@@ -192,23 +207,9 @@ class StoredShard(Versioned[Seen]):
         """Raise `TypeError`: the filter deletes its shards."""
         self.clear()
 
-    def follow(self, record: ShardRecord) -> None:
-        """Drop the handle if the record names another shard under this number."""
-        head = record.shard_made(record.made[self._number])
-        if self.handle is not None and self.handle.identity != head.identity:
-            self.reset()
-
-    def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:  # noqa: ARG002 - as in the base
-        """Report a loss as a loss of the whole filter."""
-        self.forget()
-        self._of.lose_part(what)
-
-    def raise_loss(self, lost: FilterLostError) -> NoReturn:
-        self._of.raise_loss(lost)
-
     def _recover_shard(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - all are losses
         shard = shard_record.shard_of(self._of.name, self._number)
-        self.report_loss(f"{shard} was expired, evicted, flushed, deleted or replaced", handle)
+        self._lose(f"{shard} was expired, evicted, flushed, deleted or replaced", handle.link)
         yield from ()
 
     RECOVERY = StoredFilter.RECOVERY | dict.fromkeys(LOSSES, _recover_shard)

@@ -48,6 +48,7 @@ from bloomredis.stored.shards.parts import OUTLIVED_MS, Seen, StoredShard, being
 from bloomredis.stored.shards.record import DELETED, IN_USE, MAKING, NEW, RESTORED, ShardRecord
 from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
+from bloomredis.stored.state.knowledge import Record
 from bloomredis.stored.state.versioned import Versioned
 
 T = TypeVar("T")
@@ -84,57 +85,39 @@ class StoredShards(Versioned[SeenRecord]):
         self._planned = plan and plan.encoded(self.encoding or 0)
         self.creates = plan is not None
         self._wanted: dict[str, object] = {key: value for key, value in wanted.items() if value is not None}
-        self._shards: dict[int, StoredShard] = {}
-        self._saw_loss = False  # a loss was detected, and the filter was not opened since
-        self.record: ShardRecord | None = None
+        self._shards: dict[tuple[tuple[int, int], int], StoredShard] = {}  # by placement and number
 
     @property
     def head(self) -> Header | None:
         """The header of the record that was found, or else of the record that a new filter would get."""
-        record = self.record or self._planned
+        found: SeenRecord | None = self.known.record.found
+        record = found.record if found else self._planned
         return None if record is None else record.head
 
     @property
-    def cached_record(self) -> ShardRecord:
+    def record(self) -> ShardRecord:
         """The record that this object knows; the filter must be open."""
-        if self.record is None:
+        found: SeenRecord | None = self.known.record.found
+        if found is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
-        return self.record
+        return found.record
 
     def version(self) -> bytes:
-        record = self.cached_record
+        record = self.record
         return record.head.generation + blake2b(record.table, digest_size=8).digest()
-
-    @property
-    def is_lost(self) -> bool:
-        """True if a loss was reported and the caller has not handled it yet."""
-        return self._lost is not None
 
     def shard(self, number: int) -> StoredShard:
         """Return the state of a shard."""
-        if number not in self._shards:
-            self._shards.setdefault(number, StoredShard(self, number, self.cached_record, self.wait))
-        return self._shards[number]
+        key = self.record.placement, number
+        return self._shards.get(key) or self._shards.setdefault(key, StoredShard(self, number, key[0]))
 
     def shard_with(self, encoded: bytes) -> StoredShard:
         """Return the shard that has an item; the filter must be open."""
-        return self.shard(self.cached_record.number(encoded))
+        return self.shard(self.record.number(encoded))
 
     def parted(self, items: Encoded) -> dict[StoredShard, NDArray[np.intp]]:
         """Return for each shard the indexes of its items, in order; shards without items are left out."""
-        return {self.shard(number): own for number, own in self.cached_record.parted(items).items()}
-
-    def reset(self) -> None:
-        super().reset()
-        self._reset_shards()
-
-    def forget(self) -> None:
-        super().forget()
-        self._reset_shards()
-
-    def _reset_shards(self) -> None:
-        for shard in list(self._shards.values()):
-            shard.reset()
+        return {self.shard(number): own for number, own in self.record.parted(items).items()}
 
     # -- the record
 
@@ -174,41 +157,41 @@ class StoredShards(Versioned[SeenRecord]):
     # -- opening
 
     def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
-        """Open the filter again, lost or not; check each shard."""
-        self.forget()
-        find = partial(self._find, creates=True, saw_loss=self.is_lost, looks=True)
-        return self._reopen_by(find, marks=marks)
+        """Open the filter, whatever is known; check each shard."""
+        return self._reopen_by(partial(self._find, creates=True, looks=True), marks=marks)
 
-    def _find(self, *, creates: bool, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord]:
+    def _find(self, *, creates: bool, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord | None]:
         """Return the record of the filter, which is in use; create the filter as the base does.
 
-        :param saw_loss: the caller knows of a loss.
+        :param saw_loss: the caller replaces the shards, as after a loss.
         :param looks: check each shard.
         """
-        saw_loss = saw_loss or self._saw_loss
+        known = self.known.now()
+        saw_loss = saw_loss or known.loss is not None
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
             stored = yield from self.look()
             if not (stored or creates or saw_loss) and (yield from self._stay_alone()):
-                self._lose_record()
-                creates = saw_loss = True
-                continue
+                self._lose_record(known)
+                return None
             new = self._planned.renewed(NEW) if self._planned and creates else None
             found = stored or (yield from self.ask(new))
             record = found.record
             if record.state != IN_USE:
-                done = yield from self.finish_work(found, saw_loss=saw_loss)
+                done = yield from self.finish_work(found, None if saw_loss else known)
                 if done is not None:
                     return done
+                if self.known.now() is not known:
+                    return None
                 continue
             missing = (yield from self._missing(record)) if saw_loss or looks else ""
             if not missing:
                 break
             if (yield from self._is_stored(record)):
                 if not saw_loss:
-                    self._apply_on_lost(f"{missing} has vanished", used=self.record is not None)
-                    saw_loss = True
+                    self._lose(f"{missing} has vanished", known.link, used=known.found is not None)
+                    return None
                 yield from self.ask(record.unmade(), record.head.identity)
         self._check_ttl(found.ttl)
         return found
@@ -227,35 +210,27 @@ class StoredShards(Versioned[SeenRecord]):
         met = yield from self.each(shard.seen() for shard in self.shards_of(record))
         return {seen.head.identity for seen in met if seen is not None and seen.stays}
 
-    def _lose_record(self) -> None:
-        self._apply_on_lost(f"the record of {self.name!r} has vanished", used=False)
+    def _lose_record(self, known: Record) -> None:
+        self._lose(f"the record of {self.name!r} has vanished", known.link, used=False)
 
-    def _acknowledged(self) -> Op[SeenRecord | None]:
+    def _acknowledged(self, known: Record) -> Op[SeenRecord | None]:
         found = yield from self.ask()
-        known = None if self.record is None else self.record.head
-        return found if found.record.state == IN_USE and found.record.head.succeeds(known) else None
+        last = None if known.found is None else known.found.record.head
+        return found if found.record.state == IN_USE and found.record.head.succeeds(last) else None
 
     def _mark(self, found: SeenRecord) -> Op[SeenRecord]:
         head = yield from self._mark_head(found.record.head)
         return found._replace(record=replace(found.record, head=head))
 
-    def _accept(self, found: SeenRecord) -> Handle:
-        record, before = found.record, self.record
-        if before is not None and before.placement != record.placement:
-            self._shards = {}  # the new record's shards have other keys
-        if self._saw_loss:
-            self._reset_shards()  # so that their calls do not raise the loss again
-        for shard in list(self._shards.values()):
-            shard.follow(record)
-        self.record, self._saw_loss = record, False
-        head = record.head
-        return self.remember(head.identity, planning.stored(head), generation=head.generation)
+    def _handle_of(self, found: SeenRecord) -> Handle:
+        head = found.record.head
+        return self.new_handle(head.identity, planning.stored(head), generation=head.generation)
 
     # -- shards
 
     def shards_of(self, record: ShardRecord) -> list[StoredShard]:
         """Return all shards of a record, in the order of its table."""
-        return [StoredShard(self, number, record, self.wait) for number in range(record.shards)]
+        return [StoredShard(self, number, record.placement) for number in range(record.shards)]
 
     def each(self, operations: Iterable[Op[T]]) -> Op[list[T]]:
         """Run operations on shards concurrently; return the answers in order."""
@@ -263,7 +238,7 @@ class StoredShards(Versioned[SeenRecord]):
 
     def each_shard(self, call: Callable[[StoredShard], Op[T]]) -> Op[list[T]]:
         """Run an operation for each shard; return the answers in order."""
-        return self.each(call(self.shard(number)) for number in range(self.cached_record.shards))
+        return self.each(call(self.shard(number)) for number in range(self.record.shards))
 
     def _missing(self, record: ShardRecord) -> Op[str]:
         """Return the name of a shard that differs from the record; "" if all shards match it."""
@@ -273,17 +248,17 @@ class StoredShards(Versioned[SeenRecord]):
                 return shard_record.shard_of(self.name, number)
         return ""
 
-    def finish_work(self, found: SeenRecord, *, saw_loss: bool) -> Op[SeenRecord | None]:
+    def finish_work(self, found: SeenRecord, known: Record | None) -> Op[SeenRecord | None]:
         """Finish the work that a record's state asks for; return the record if it is in use now, else None.
 
-        :param saw_loss: the caller knows of the loss of an earlier record.
+        :param known: what the caller knew before; None if it knows of the loss of an earlier record.
         """
         if found.record.state == DELETED:
             yield from self._end(found.record)
             return None
-        return (yield from self._make(found, saw_loss=saw_loss))
+        return (yield from self._make(found, known))
 
-    def _make(self, found: SeenRecord, *, saw_loss: bool) -> Op[SeenRecord | None]:
+    def _make(self, found: SeenRecord, known: Record | None) -> Op[SeenRecord | None]:
         """Create a record's missing shards and set it in use; return None if the caller must look again."""
         record, shards = found.record, self.shards_of(found.record)
         restored = record.made if record.state == RESTORED else (0,) * len(shards)
@@ -301,10 +276,10 @@ class StoredShards(Versioned[SeenRecord]):
             return None
         others = {number: seen for number, seen in there.items() if not record.owns(seen.head)}
         if others:
-            if record.state == NEW and not saw_loss and any(seen.stays for seen in others.values()):
-                if self._on_lost == "raise":  # a record that stayed might not have the shards' parameters
+            if record.state == NEW and known and any(seen.stays for seen in others.values()):
+                if not self.known.recreates:  # a record that stayed might not have the shards' parameters
                     yield from self.if_unchanged(_DELETE, [self.key], [record.head.identity])
-                self._lose_record()
+                self._lose_record(known)
             yield from self._drop(record, others)
             return None
         ttl = 0 if found.ttl < 0 else found.ttl + OUTLIVED_MS
@@ -328,18 +303,6 @@ class StoredShards(Versioned[SeenRecord]):
         found = SeenRecord(self._checked(data), ttl)
         return found if found.record.state == IN_USE else None
 
-    # -- losses
-
-    def lose_part(self, what: str) -> None:
-        """Report the loss of a shard, once for each time that the filter was opened."""
-        self._saw_loss = True
-        if self.handle is not None:
-            self.report_loss(what, self.handle)
-
-    def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
-        self._saw_loss = True
-        super().report_loss(what, handle, damaged=damaged)
-
     # -- the filter as a whole
 
     def refreshed(self) -> Op[SeenRecord]:
@@ -354,10 +317,10 @@ class StoredShards(Versioned[SeenRecord]):
 
     def _recover_change(self, refusal: Refusal, handle: Handle) -> Op[None]:
         """Go on if only the mark differs."""
+        known = self.known.now()
         found = yield from self.look()
         if found is not None and header.differ_by_mark(found.record.head.identity, handle.identity):
-            if self.handle is handle:
-                self._accept(found)
+            self.known.opened(known, self._handle_of(found), found)
         else:
             yield from self._recover_loss(refusal, handle)
 
@@ -372,15 +335,14 @@ class StoredShards(Versioned[SeenRecord]):
 
     def clear(self) -> Op[None]:
         """Write a record with a new generation, and replace the shards."""
-        self.reset()
         if not (yield from self._write_anew(MAKING))[0]:
             raise self.explained(Refusal(replies.MISSING, ""))
         with self._begun("clear"):
-            yield from self._reopen_by(partial(self._find, creates=True, saw_loss=True), marks=True)
+            find = partial(self._find, creates=True, saw_loss=True)
+            yield from self._open_by(find, stands=False, marks=True)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - the record replaces receipts
         """Write a record in the state "deleted", delete the shards, and then the record."""
-        self.reset()
         record, existed = yield from self._write_anew(DELETED)
         if record is not None:
             with self._begun("delete"):
@@ -413,7 +375,8 @@ class StoredShards(Versioned[SeenRecord]):
             if found is not None and found.record.state == DELETED:
                 yield from self._end(found.record)  # another client's delete() was interrupted or still runs
                 continue
-            last = found.record if found else self._planned or self.record
+            known: SeenRecord | None = self.known.now().found
+            last = found.record if found else self._planned or (known and known.record)
             if last is None:
                 return None, False
             new = last.renewed(state)
@@ -443,7 +406,7 @@ class StoredShards(Versioned[SeenRecord]):
             while handle is None or self.handle is not handle:  # repeat if the filter was replaced
                 rounds = yield from next_round(rounds, self.name)
                 yield from super().expire(ttl)
-                handle = self.handle
+                handle = self.known.now().handle
                 yield from self.each_shard(lambda shard: shard.expire(ttl + OUTLIVED_MS))
 
 

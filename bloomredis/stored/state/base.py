@@ -1,28 +1,7 @@
 """Stored state: the filter under a key, compared with the filter that this object knows.
 
 Every script call carries the identity that this object knows.  So the first call after a loss detects the
-loss before it touches anything.
-
-    state    | the next call
-    ---------|--------------------------------------------------------------------------------------
-    unopened | opens the filter: creates or checks it
-    open     | goes to the filter that the handle names
-    lost     | raises `FilterLostError`; a later one opens a filter that was made on purpose after the loss
-
-    what happens                            | unopened | open     | lost
-    ----------------------------------------|----------|----------|---------
-    opened, or its newer state was accepted | open     | open     | open
-    the handle is dropped                   | unopened | unopened | lost
-    reset(): clear() or delete() begins     | unopened | unopened | unopened
-    reopen(): reserve() begins              | unopened | open     | lost
-    a loss; on_lost="raise"                 | lost     | lost     | lost
-    a loss; on_lost="recreate"              | unopened | unopened | -
-    a loss while clear() or delete() runs   | unopened | unopened | lost
-
-Threads share an object, so any of these events may happen in any state: one thread may detect a loss while
-another opens or clears the filter.  So `_open_by` discards the filter that it has read if the state has
-changed meanwhile.  `report_loss` reports one loss for each handle; with on_lost="raise" every call that was
-sent with that handle raises it.  Only this module and versioned.py change the state.
+loss before it touches anything.  `knowledge` has the states of an object and the events that change them.
 
 A filter that somebody made on purpose after a loss is *marked* in its header: by `clear()`, by `restore`, by
 `reserve()` of an object that has raised a loss, and by `bloomredis reserve`.  An object that has raised a
@@ -39,7 +18,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from typing import Any, ClassVar, Final, NoReturn, TypedDict, TypeVar, Unpack, cast
 from zlib import crc32
 
@@ -48,7 +26,7 @@ from bloomredis.bits.blocked import FEWEST_OF_NUMPY, Blocked
 from bloomredis.bits.classic import Counting
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
-from bloomredis.errors import BloomError, FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, finish_call
 from bloomredis.protocol.clock import next_round
@@ -61,11 +39,12 @@ from bloomredis.stored.state.handle import (
     IN_BLOCKS,
     Description,
     Handle,
-    InFlight,
     Layer,
     LayoutChanged,
+    Link,
 )
 from bloomredis.stored.state.item_calls import Contains, FilterCall
+from bloomredis.stored.state.knowledge import Knowledge, raise_loss_since
 from bloomredis.stored.state.reaction import Reaction
 
 R = TypeVar("R")
@@ -128,13 +107,16 @@ class Stored(ABC):
         self.key = key
         self.auxiliary = auxiliary_prefix(key)  # the prefix of its other keys
         self.wait = wait
-        self.in_flight = InFlight()
-        self._lost: FilterLostError | None = None  # to be copied, until the caller has handled the loss
-        self._changes = 0  # the number of times it was opened or reset
-        self.handle: Handle | None = None
+        self.known = Knowledge()
+
+    @property
+    def handle(self) -> Handle | None:
+        """The handle to make a call with; None if the filter must be opened first."""
+        return self.known.record.handle
 
     def generation(self) -> bytes | None:
         """The generation that this object knows, empty for a filter without one; None if it is not open."""
+        self.known.now()
         handle = self.handle
         return None if handle is None else handle.generation
 
@@ -150,7 +132,7 @@ class Stored(ABC):
         """A new item is refused if the filter has reached its capacity."""
         return self.reaction is not None and self.reaction.refuses
 
-    def remember(
+    def new_handle(
         self,
         identity: bytes,
         layout: Packing,
@@ -158,39 +140,29 @@ class Stored(ABC):
         *,
         generation: bytes = b"",
         layers: int = 1,
-        ends: list[FilterLostError] | None = None,
+        counted: int = 0,
+        link: Link | None = None,
     ) -> Handle:
-        """Store and return the handle of a verified filter.
+        """Return the handle of a verified filter.
 
         :param keys: the filter's key, then the keys that every script gets after its own.
         :param layers: the number of layers in this layout.
-        :param ends: gets the loss that calls with this handle raise; by default that of the same generation.
+        :param counted: the number of items that were counted.
+        :param link: that of the whole filter, for a shard.
         """
         key, *extra = keys or (self.key,)
-        self._changes += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
         check, variant = crc32(generation), (*self.store, _cells(layout))
         if self.reaction is not None and self.reaction.limits(generation):
             variant = (scripts.CAPPED, *variant)
-        before = self.handle
-        if ends is None:
-            ends = before.ends if before is not None and before.generation == generation else []
-        fields = identity, layout, items, key, tuple(extra), generation, check, variant, self.name
-        self.handle = handle = Handle(*fields, ends=ends)
-        self._lost = None
+        fields = identity, layout, items, key, tuple(extra), generation, check, variant, self.name, [counted]
+        return Handle(*fields, link or Link())
+
+    def use(self, handle: Handle) -> Handle:
+        """Make the next calls with a handle, whatever is known; return it."""
+        while not self.known.opened(self.known.now(), handle):
+            pass
         return handle
-
-    def forget(self) -> None:
-        """Drop the handle."""
-        self.handle = None
-
-    def reset(self) -> None:
-        """Drop the handle and any loss; the next call opens the filter.
-
-        A call that is opening the filter now begins again.
-        """
-        self.handle = self._lost = None
-        self._changes += 1
 
     @abstractmethod
     def open(self) -> Op[Handle]:
@@ -198,18 +170,11 @@ class Stored(ABC):
 
     @abstractmethod
     def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
-        """Reopen the filter, lost or not; other calls use the known handle meanwhile.
+        """Open the filter, whatever is known; other calls use the known handle meanwhile.
 
-        :param marks: acknowledge a loss for all objects; None if this object has raised one.
+        :param marks: acknowledge the loss for all objects; None if a caller of this object was told of one.
+        :raises FilterLostError: no caller was told of the loss, or only clear() helps.
         """
-
-    def raise_loss(self, lost: FilterLostError) -> NoReturn:
-        """Tell a caller of a loss."""
-        raise copy(lost)
-
-    def untold(self, looking: Op[T]) -> Op[T]:
-        """Run work that no caller asked for; a loss that it detects stays to be told."""
-        return looking
 
     @abstractmethod
     def current(self) -> Op[list[Description]]:
@@ -302,9 +267,12 @@ class Stored(ABC):
 
         :param handle: the handle of this object.
         """
-        if self.reaction is not None and self.handle is handle:  # else another call has reacted, or opened it
+        known = self.known.now()
+        if self.reaction is not None and known.handle is handle:  # else more is known by now
             self.reaction.let_pass(handle.generation)
-            self.remember(handle.identity, handle.layout, generation=handle.generation)
+            same = self.new_handle(handle.identity, handle.layout, generation=handle.generation)
+            same.counted[:] = handle.counted
+            self.known.opened(known, same, known.found)
 
     def call(
         self,
@@ -352,6 +320,7 @@ class Stored(ABC):
         try:
             return (yield from self.finish_call(call, failed))
         except LayoutChanged:
+            self.known.now()
             now = self.handle
             if now is None or not differ_by_mark(handle.identity, now.identity):
                 raise
@@ -407,14 +376,14 @@ class Stored(ABC):
         return (yield from self.tested(call, outcome, len(items)))
 
     def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        """Handle a refusal by `RECOVERY`, unless this object has another handle by now."""
+        """Handle a refusal by `RECOVERY`, unless more is known by now than when the call was made."""
         recovery = self.RECOVERY.get(refusal.word)
         if recovery is None:
             raise refusal
-        if handle.ends:
-            self.raise_loss(handle.ends[0])
-        if self.handle is handle:
+        if self.known.now().link is handle.link:
             yield from recovery(self, refusal, handle)
+        else:
+            raise_loss_since(handle.link)
 
     def expire(self, ttl: int) -> Op[None]:
         """Let all keys of the filter expire in `ttl` ms."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 from bloomredis.bits.layout import Layout, Packing
-from bloomredis.errors import BloomError, FilterLostError
+from bloomredis.errors import BloomError
 from bloomredis.protocol.calls import framed, tail_of
-from bloomredis.protocol.forks import process, register_after_fork
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.scripts import CAPPED, Script, Variant
 from bloomredis.protocol.steps import Command, Part
@@ -45,28 +43,18 @@ def ttl_seconds(ttl: int) -> float | None:
     return ttl / 1000 if ttl >= 0 else None
 
 
-class InFlight:
-    """The unfinished work of this process on a filter; a forked child or a copy starts with none."""
+class Link:
+    """Where a record of `knowledge` has its successor; the calls made with the record carry it.
 
-    def __init__(self) -> None:
-        self.after_fork()
+    :ivar generation: of the open filter; None if there is none.
+    :ivar next: has at most one value, the successor, which `setdefault` installs.
+    """
 
-    def after_fork(self) -> None:
-        """Begin without unfinished work."""
-        self.clears = 0  # the number of calls of clear() and delete()
-        register_after_fork(self)
+    __slots__ = ("generation", "next")
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return InFlight, ()
-
-    @contextmanager
-    def emptying(self) -> Iterator[None]:
-        """Mark a clear() or delete(), during which this object does not report a new generation as a loss."""
-        self.clears += 1
-        try:
-            yield
-        finally:
-            self.clears = max(0, self.clears - 1)  # a forked child began with 0
+    def __init__(self, generation: bytes | None = None) -> None:
+        self.generation = generation
+        self.next: dict[int, Any] = {}
 
 
 IN_BLOCKS: Final[tuple[Variant, ...]] = ("one", "blocks"), (CAPPED, "one", "blocks")
@@ -95,14 +83,16 @@ class Handle:
     check: int = 0  # a checksum of the generation, for the names of calls
     script_variant: Variant = ()
     name: str = ""  # of the filter, for errors
+    counted: list[int] = field(default_factory=lambda: [0], repr=False)  # the largest count that was seen
+    link: Link = field(default_factory=Link, repr=False)
     is_capped: bool = field(init=False)  # its scripts refuse the first new item beyond the capacity
-    losses: dict[object, object] = field(default_factory=dict, repr=False)  # the first report, by process
-    ends: list[FilterLostError] = field(default_factory=list, repr=False)  # raised by all calls with it
     scripts: dict[object, Script[Any]] = field(default_factory=dict, repr=False)  # in its variant
     frames: dict[tuple[str, int, int], bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_capped", self.script_variant[:1] == (CAPPED,))
+        if self.link.generation is None:  # else it is the link of the whole filter, in the handle of a shard
+            self.link.generation = self.generation
 
     @property
     def bitmap(self) -> Layout:
@@ -116,11 +106,6 @@ class Handle:
         """
         return tail_of((self.key, *keys, *self.extra), (self.identity, *arguments))
 
-    def takes_loss(self) -> bool:
-        """Return True for one report in each process, since a child may lack its parent's thread."""
-        own = object()
-        return self.losses.setdefault(process(), own) is own
-
     def make_frame(self, script: Script[R], keys: int, arguments: int) -> bytes:
         """Make the format string for calls of a script with these numbers of keys and arguments."""
         command = ("EVALSHA", script.sha, *self.tail([b""] * keys, [b""] * arguments))
@@ -130,4 +115,4 @@ class Handle:
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
-        return Handle, (*fields, self.script_variant, self.name)
+        return Handle, (*fields, self.script_variant, self.name, self.counted)

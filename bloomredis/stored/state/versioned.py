@@ -6,8 +6,9 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial
-from typing import Final, Generic, NoReturn, TypeVar
+from typing import Final, Generic, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
@@ -19,7 +20,8 @@ from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
 from bloomredis.stored.state.base import Arguments, Stored
-from bloomredis.stored.state.handle import Handle
+from bloomredis.stored.state.handle import Handle, Link
+from bloomredis.stored.state.knowledge import Knowledge, Record, raise_loss_since
 
 ParametersT = TypeVar("ParametersT")
 R = TypeVar("R")
@@ -46,31 +48,28 @@ class Versioned(Stored, Generic[ParametersT]):
     """
 
     _may_be_evicted = False  # and the caller knows
-    counted: int = 0
-    """The largest count that was seen since the filter was opened, for a lower bound of later counts."""
 
     def __init__(
         self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None, encoding: int | None = None
     ) -> None:
         super().__init__(name, name.encode(), wait)
+        self.known = Knowledge(recreates=on_lost == "recreate")
         self._ttl = ttl
-        self._on_lost = on_lost
-        self._is_damaged = False  # a loss that only clear() mends
         self.encoding = encoding
 
     @abstractmethod
-    def _find(self, *, creates: bool) -> Op[ParametersT]:
-        """Check and return the stored filter's parameters.
+    def _find(self, *, creates: bool) -> Op[ParametersT | None]:
+        """Check and return the stored filter's parameters; None if it met a loss and has to begin again.
 
         :param creates: create the filter if it is missing and parameters were given.
         """
 
     @abstractmethod
-    def _accept(self, found: ParametersT) -> Handle:
-        """Remember the stored filter and return its handle."""
+    def _handle_of(self, found: ParametersT) -> Handle:
+        """Return a handle of the filter that was found."""
 
-    def _acknowledged(self) -> Op[ParametersT | None]:
-        """Return the stored filter if its maker acknowledged the loss of the one that this object knew.
+    def _acknowledged(self, known: Record) -> Op[ParametersT | None]:  # noqa: ARG002 - for its overrides
+        """Return the stored filter if its maker acknowledged the loss of the one that a record knows.
 
         This only reads.  A key of the server's module cannot say it.
         """
@@ -124,74 +123,58 @@ class Versioned(Stored, Generic[ParametersT]):
     def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
         return self._reopen_by(partial(self._find, creates=True), marks=marks)
 
-    def _reopen_by(self, find: Callable[[], Op[ParametersT]], *, marks: bool | None) -> Op[Handle]:
-        if marks is None:
-            marks = self._lost is not None and not self._is_damaged
-        return self._open_by(find, stands=False, marks=marks)
+    def _reopen_by(self, find: Callable[[], Op[ParametersT | None]], *, marks: bool | None) -> Op[Handle]:
+        loss = self.known.now().loss_to_raise
+        if loss is not None and (loss.is_damage or not loss.told[0]):
+            raise copy(loss)
+        return self._open_by(find, stands=False, marks=loss is not None if marks is None else marks)
 
-    def _accept_or_reopen(self, found: ParametersT, since: int) -> Op[None]:
-        """Remember a filter that a call has emptied; reopen it if another call has opened it since."""
-        if self._changes == since:
-            self._accept(found)
-        else:
-            self.reset()
-            yield from self.reopen()
+    def _take_emptied(self, found: ParametersT, since: Record) -> Op[None]:
+        """Use a filter that a call has emptied; open it again if more is known than as that call began."""
+        if not self.known.opened(since, self._handle_of(found), found):
+            self.known.emptied()
+            yield from self._open_by(partial(self._find, creates=True), stands=False)
 
     def _open_by(
-        self, find: Callable[[], Op[ParametersT]], *, stands: bool, marks: bool = False
+        self, find: Callable[[], Op[ParametersT | None]], *, stands: bool, marks: bool = False
     ) -> Op[Handle]:
-        """Accept the filter that `find` returns.
+        """Use the filter that `find` returns, unless it returns None since the knowledge has changed.
 
         :param stands: raise a loss unless it was acknowledged, and return the handle of a call that has
-            opened the filter meanwhile.  Otherwise drop the loss, and repeat `find` after such a call, since
-            either may have seen the older filter.
+            opened the filter meanwhile.  Otherwise the present loss is over, and `find` is repeated after
+            such a call, since either may have seen the older filter.
         :param marks: acknowledge the loss for all objects.
         """
-        handled = None if stands else self._lost
+        handled = None if stands else self.known.now().loss
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
-            if stands and self.handle is not None:
-                return self.handle
-            since, lost = self._changes, self._lost
-            found = yield from (find() if lost is None or lost is handled else self._after(lost))
-            if marks and found is not None and self._lost is lost:
+            known = self.known.now()
+            if stands and known.handle is not None:
+                return known.handle
+            loss = known.loss_to_raise
+            found = yield from (find() if loss is None or loss is handled else self._after(known, loss))
+            if marks and found is not None and self.known.now() is known:
                 found = yield from self._mark(found)
-            if found is None or self._lost is not lost:
-                continue  # another call has detected or handled a loss since, and `found` may be older
-            if self._changes == since:
-                return self._accept(found)
+            if found is not None:
+                handle = self._handle_of(found)
+                if self.known.opened(known, handle, found):
+                    return handle
 
-    def _after(self, lost: FilterLostError) -> Op[ParametersT | None]:
+    def _after(self, known: Record, loss: FilterLostError) -> Op[ParametersT | None]:
         """Return the filter with which this object may go on after a loss; raise the loss if there is none.
 
         A caller is told of each loss at least once.
 
-        :returns: None if another call has handled the loss meanwhile.
+        :returns: None if more is known by now.
         """
-        if lost.is_told:
+        if loss.told[0]:
             found = None
             with suppress(FilterNotFoundError, FilterMismatchError):
-                found = yield from self._acknowledged()
-            if found is not None or self._lost is not lost:
+                found = yield from self._acknowledged(known)
+            if found is not None or self.known.now() is not known:
                 return found
-        self.raise_loss(lost)
-
-    def raise_loss(self, lost: FilterLostError) -> NoReturn:
-        if lost is self._lost:  # otherwise the call was sent for an older filter
-            lost.is_told = True
-        super().raise_loss(lost)
-
-    def untold(self, looking: Op[T]) -> Op[T]:
-        """Run work that is not about items, or that no caller asked for: a loss stays to be told."""
-        before = self._lost
-        was_told = before is not None and before.is_told
-        try:
-            return (yield from looking)
-        except FilterLostError:
-            if self._lost is not None:  # if another call has told a caller meanwhile, one more is told
-                self._lost.is_told = was_told and self._lost is before
-            raise
+        raise copy(loss)
 
     def _call(
         self,
@@ -234,59 +217,38 @@ class Versioned(Stored, Generic[ParametersT]):
             except Refusal as refusal:
                 met = refusal
             except (FilterNotFoundError, FilterMismatchError, FilterLostError) as error:
-                if self.handle is handle:  # otherwise another call has handled the loss meanwhile
-                    is_gone = isinstance(error, FilterNotFoundError)
-                    yield from self._notice_loss(
-                        self.loss(replies.MISSING) if is_gone else error.problem, handle
-                    )
+                is_gone = isinstance(error, FilterNotFoundError)
+                self._lose(self.loss(replies.MISSING) if is_gone else error.problem, handle.link)
                 continue
             yield from self._recover(met, handle)
 
-    def _notice_loss(self, what: str, handle: Handle) -> Op[None]:
-        """Handle a loss that was detected with this handle."""
-        self.report_loss(what, handle)
-        yield from ()  # which makes this a generator, as in subclasses
+    def _lose(self, what: str, link: Link, *, is_damage: bool = False, used: bool = True) -> None:
+        """Note that the filter of a record is lost: raise `FilterLostError`, or warn and return.
 
-    def report_loss(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
-        """Report a loss as `on_lost` says: raise `FilterLostError`, or drop the handle, once for each handle.
-
-        :param damaged: the stored filter is unusable and must be cleared.
-        """
-        if self._on_lost == "raise" or handle.takes_loss():
-            self._apply_on_lost(what, damaged=damaged)
-
-    def _apply_on_lost(self, what: str, *, damaged: bool = False, used: bool = True) -> None:
-        """Raise the loss, or drop the handle and log a warning, as `on_lost` says.
-
+        :param link: of the record with which the loss was met; a later record may say more.
+        :param is_damage: the stored filter is unusable and must be cleared.
         :param used: this object had used the lost filter.
         """
-        if self.in_flight.clears:
-            self.handle = None
-            return
-        since = " since it was first used" if used and not damaged else ""
-        lost = FilterLostError(
-            f"{what}{since}; what was added before is forgotten",
-            advice="call clear() to start empty"
-            if damaged
-            else "call reserve() to go on with what is there now, or clear() to start empty",
-            command="`bloomredis clear` starts empty"
-            if damaged
-            else "`bloomredis reserve` continues with what is stored now, `bloomredis clear` starts empty",
-        )
-        if self._on_lost == "raise":
-            # Set before the handle is dropped: a thread that saw neither would open the new filter.
-            self._lost = lost
-            self._is_damaged = damaged
-            handle = self.handle
-            if handle is not None:  # else another thread has met the loss, too
-                handle.ends.append(lost)
-            self.handle = None
-            self.raise_loss(lost)
-        self.handle = None
-        _log.warning("%s; going on with what is there now, or with a new, empty filter", lost.problem)
+        known = self.known.now()
+        if known.link is link:
+            since = " since it was first used" if used and not is_damage else ""
+            loss = FilterLostError(
+                f"{what}{since}; what was added before is forgotten",
+                advice="call clear() to start empty"
+                if is_damage
+                else "call reserve() to go on with what is there now, or clear() to start empty",
+                command="`bloomredis clear` starts empty"
+                if is_damage
+                else "`bloomredis reserve` goes on with what is stored now, `bloomredis clear` starts empty",
+            )
+            loss.is_damage = is_damage
+            if self.known.lost(known, loss) and self.known.recreates:
+                _log.warning("%s; going on with what is there now, or with a new, empty filter", loss.problem)
+        raise_loss_since(link)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        return self._notice_loss(self.loss(refusal.word), handle)
+        self._lose(self.loss(refusal.word), handle.link)
+        yield from ()  # which makes this a generator, like the other recoveries
 
     def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:
         if not handle.is_capped:
@@ -305,8 +267,7 @@ class Versioned(Stored, Generic[ParametersT]):
                 f"{self.name!r} was replaced by an older copy: its count fell below {before}",
                 advice="reserve() goes on with it",
             )
-        if self.handle is handle:  # otherwise another call has opened the filter again meanwhile
-            self.counted = max(self.counted, count)
+        handle.counted[0] = max(handle.counted[0], count)
 
     RECOVERY = dict.fromkeys(LOSSES, _recover_loss) | {replies.FULL: _recover_full}
 

@@ -491,5 +491,7 @@ def test_a_loss_that_was_raised_leaves_the_object_lost(
         with pytest.raises(FilterLostError):
             call(f)
     assert not any_client.exists("seen")
+    with pytest.raises(FilterLostError):  # also if only `info()` has raised it, which tells nobody
+        f.add("x")
     f.reserve()
     assert f.add("x")

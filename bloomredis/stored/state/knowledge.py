@@ -1,0 +1,195 @@
+"""The knowledge that one object has of one stored filter.
+
+    state    | the next call
+    ---------|-------------------------------------------------------------------------------------------
+    unopened | opens the filter: creates it or checks it
+    open     | goes to the filter that the handle names
+    lost     | raises the loss; once a caller was told, it opens a filter that was made on purpose since
+    making   | opens the filter that is stored, or makes it anew, since `on_lost` is "recreate"
+
+    event                                | unopened | open     | lost | making
+    -------------------------------------|----------|----------|------|-------
+    opened: found and checked            | open     | open     | open | open
+    dropped: the handle is out of date   | unopened | unopened | lost | making
+    emptying: clear() or delete() begins | unopened | unopened | lost | making
+    emptied: clear() or delete() is done | unopened | unopened | unopened | unopened
+    lost, with on_lost="raise"           | lost     | lost     | lost | -
+    lost, with on_lost="recreate"        | making   | making   | -    | making
+    lost, while clear() or delete() runs | unopened | unopened | lost | making
+
+The knowledge is one immutable `Record`.  An event computes the next record and installs it in one atomic
+step, which one caller wins: the others compute again, from the record of the winner.  Nothing in here waits,
+logs or calls other code.  So a thread sees the record before an event or the one after it, and an exception
+that comes between two lines, of a signal for instance, leaves one of the two behind.
+
+Every call carries the `Link` of the record that it was made with.  So a refusal of the call is an event only
+if that record is still the last one.  Otherwise `loss_since` tells whether a loss has ended the generation
+that the call was made for.
+
+A loss is *told* as soon as a caller gets it (`told`), at the end of a public call.  What no caller has asked
+for, such as the renewal of a claim, does not tell of a loss (`untold`).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Final, Literal, TypeVar
+
+from bloomredis.errors import FilterLostError
+from bloomredis.protocol.forks import process
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.state.handle import Handle, Link
+
+T = TypeVar("T")
+State = Literal["unopened", "open", "lost", "making"]
+STATES: Final[tuple[State, ...]] = ("unopened", "open", "lost", "making")
+
+
+class Emptying:
+    """A clear() or delete() of this process that has begun: until it ends, a new generation is no loss.
+
+    Its caller sets `ended` in a `finally`, by an assignment that nothing can interrupt.
+    """
+
+    __slots__ = ("_process", "ended")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._process = process()
+
+    @property
+    def runs(self) -> bool:
+        """True until it ends; a forked child does not run it."""
+        return not self.ended and self._process is process()
+
+
+class Record:
+    """All that an object knows at one time; it never changes.
+
+    :ivar found: the parameters that were found last, of a type that depends on the kind of filter.
+    :ivar handle: of the open filter.
+    :ivar loss: the error whose copies calls raise, or after which the filter is made anew.
+    :ivar emptying: the clear() and delete() calls that run.
+    :ivar link: where the next record is installed.
+    """
+
+    __slots__ = ("emptying", "found", "handle", "link", "loss", "state")
+
+    def __init__(
+        self,
+        state: State = "unopened",
+        found: Any = None,
+        *,
+        handle: Handle | None = None,
+        loss: FilterLostError | None = None,
+        emptying: tuple[Emptying, ...] = (),
+    ) -> None:
+        self.state: State = state
+        self.found = found
+        self.handle = handle
+        self.loss = loss
+        self.emptying = tuple(each for each in emptying if each.runs) if emptying else ()
+        self.link = Link() if handle is None else handle.link
+
+    @property
+    def loss_to_raise(self) -> FilterLostError | None:
+        """The loss, unless the filter is made anew after it."""
+        return self.loss if self.state == "lost" else None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (self.state, self.found, self.handle, self.loss)
+
+
+def _restored(state: State, found: Any, handle: Handle | None, loss: FilterLostError | None) -> Record:
+    """Return an unpickled record, of whose loss nobody in this process was told."""
+    if loss is not None:
+        loss.told = [False]
+    return Record(state, found, handle=handle, loss=loss)
+
+
+class Knowledge:
+    """The last record of one object, and the events that replace it.
+
+    :param recreates: a lost filter is made anew, by `on_lost="recreate"`.
+    """
+
+    def __init__(self, *, recreates: bool = False) -> None:
+        self.recreates = recreates
+        self.record = Record()
+        """The last record, or one that `now` passes over: enough to make a call with."""
+
+    def now(self) -> Record:
+        """Return the last record."""
+        record = self.record
+        while (later := record.link.next.get(0)) is not None:
+            record = later
+        self.record = record
+        return record
+
+    def _install(self, record: Record, new: Record) -> bool:
+        """Install the successor of a record; False if another caller has done so."""
+        won = record.link.next.setdefault(0, new) is new  # the atomic step
+        self.now()
+        return won
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"recreates": self.recreates, "record": self.now()}
+
+    # -- events: a row of the table each
+
+    def opened(self, since: Record, handle: Handle, found: Any = None) -> bool:
+        """Use the filter that was found; False if the knowledge has changed since, so it may be older."""
+        return self._install(since, Record("open", found, handle=handle, emptying=since.emptying))
+
+    def dropped(self, link: Link) -> None:
+        """Open the filter again: what this record says is out of date, which is no loss."""
+        record = self.now()
+        if record.link is link and record.state == "open":
+            self._install(record, Record("unopened", record.found, emptying=record.emptying))
+
+    def emptying(self, emptying: Emptying) -> Record:
+        """Note that a clear() or delete() begins; return the record with which it does.  A loss stays."""
+        while True:
+            record = self.now()
+            state: State = "unopened" if record.state == "open" else record.state
+            new = Record(state, record.found, loss=record.loss, emptying=(*record.emptying, emptying))
+            if self._install(record, new):
+                return new
+
+    def emptied(self) -> None:
+        """Open the filter again, since clear() or delete() is done, which ends a loss."""
+        record = self.now()
+        while not self._install(record, Record("unopened", record.found, emptying=record.emptying)):
+            record = self.now()
+
+    def lost(self, since: Record, loss: FilterLostError) -> bool:
+        """Note that the filter of a record is lost; False if it is no loss, or another caller has done so."""
+        if any(each.runs for each in since.emptying):
+            self.dropped(since.link)
+            return False
+        state: State = "making" if self.recreates else "lost"
+        return self._install(since, Record(state, since.found, loss=loss))
+
+
+def loss_since(link: Link) -> FilterLostError | None:
+    """Return the loss that has ended the generation of a record, if an object has met one since."""
+    record = link.next.get(0)
+    while record is not None and record.state == "open" and record.link.generation == link.generation:
+        record = record.link.next.get(0)
+    return None if record is None else record.loss_to_raise
+
+
+def raise_loss_since(link: Link) -> None:
+    """Raise the loss that has ended the generation of a record, if there was one."""
+    loss = loss_since(link)
+    if loss is not None:
+        raise copy(loss)
+
+
+def untold(work: Op[T]) -> Op[T]:
+    """Run work that no caller asked for; a loss that it meets is not told by its error."""
+    try:
+        return (yield from work)
+    except FilterLostError as error:
+        error.told = [False]
+        raise
