@@ -71,6 +71,7 @@ class Claim(HeldClaim):
 
     async def __aenter__(self) -> Self:
         self._process = process()
+        self._state.left_to = None
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:

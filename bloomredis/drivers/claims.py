@@ -72,6 +72,7 @@ class Claim(HeldClaim):
 
     def __enter__(self) -> Self:
         self._process = process()
+        self._state.left_to = None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:

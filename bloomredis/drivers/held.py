@@ -40,8 +40,8 @@ class HeldClaim:
         if renew and state.status == "claimed":
             try:
                 self._renew()
-            except RuntimeError:  # no thread can be started; the next claim of the item returns this one
-                self._operations.claim_again(state)
+            except RuntimeError:  # no thread can be started
+                state.leave()
                 raise
 
     def _renew(self) -> None:
@@ -57,6 +57,7 @@ class HeldClaim:
     def state(self) -> ClaimStatus:
         """`"claimed"` if this worker holds the item; otherwise why it does not."""
         self._to_check = False
+        self._state.left_to = None
         return self._state.status
 
     @property
@@ -71,6 +72,7 @@ class HeldClaim:
         For a busy item, claim again after that time.  For a claimed item at least that much is left.  In any
         other state 0.
         """
+        self._state.left_to = None
         return self._state.remaining
 
     @property
@@ -80,6 +82,7 @@ class HeldClaim:
         A call has found the claim gone, or its lease has ended as far as this process knows.  Reading `lost`
         sends nothing.
         """
+        self._state.left_to = None
         return self._state.is_lost
 
     @property

@@ -5,7 +5,8 @@ the answer of that call.  Each entry records the generation of the filter that i
 void for every other generation.
 
 A claim without an answer leaves its *owner*: the name under which the server may have stored the claim.  A
-retry claims under that name again, and gets the claim if the server had executed it.
+retry claims under that name again, and gets the claim if the server had executed it.  An owner is kept until
+the lease has ended.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, zip_longest
@@ -25,6 +27,9 @@ from bloomredis.protocol.receipts import RECEIPT_SECONDS, Pending
 
 MOST_PENDING: Final = 1_000_000
 """The limit of pending items and unanswered claims together, which take some 300 MB."""
+
+LeftClaim = tuple[bytes, bytes, bytes, float]
+"""A claim that reached no caller: the item, the holder, the owner, and when the lease ends."""
 
 _log = logging.getLogger("bloomredis")
 
@@ -42,7 +47,8 @@ class PendingCalls:
     def after_fork(self) -> None:
         """Begin without pending calls: the parent's callers are not in this process."""
         self.items: dict[bytes, list[Pending]] = {}  # pending items with their calls, oldest first
-        self.owners: dict[bytes, set[bytes]] = {}  # by claim and holder
+        self.owners: dict[bytes, dict[bytes, float]] = {}  # by claim and holder: when their leases end
+        self.left: deque[LeftClaim] = deque()  # claims that reached no caller
         self._without_token: dict[
             Pending, float
         ] = {}  # calls answered without a token, and when their receipts end
@@ -194,14 +200,29 @@ class PendingCalls:
         if not self.owners:
             return []
         with self._lock:
+            self._end_owners()
             return sorted(self.owners.pop(claim, ()))
 
-    def store_owners(self, claim: bytes, owners: Sequence[bytes]) -> None:
-        """Record owners of one claim."""
+    def store_owners(self, claim: bytes, owners: Sequence[bytes], until: float) -> None:
+        """Record owners of one claim, whose leases end by a monotonic time."""
         if owners:
             with self._lock:
                 self._make_room()
-                self.owners.setdefault(claim, set()).update(owners)
+                self.owners.setdefault(claim, {}).update(dict.fromkeys(owners, until))
+
+    @property
+    def has_owners(self) -> bool:
+        """True if a claim may have an owner that is to be used again."""
+        return bool(self.owners or self.left)
+
+    def _end_owners(self) -> None:
+        """Discard the oldest owners, as far as their leases have ended."""
+        now = clock.now()
+        while self.owners:
+            oldest = next(iter(self.owners))
+            if max(self.owners[oldest].values()) > now:
+                break
+            del self.owners[oldest]
 
     def _make_room(self) -> None:
         """Discard the oldest entries at the limit."""
@@ -209,7 +230,7 @@ class PendingCalls:
         while self._without_token and self._without_token[next(iter(self._without_token))] <= now:
             del self._without_token[next(iter(self._without_token))]
         if len(self.items) + len(self.owners) >= MOST_PENDING:
-            larger: dict[bytes, list[Pending]] | dict[bytes, set[bytes]]
+            larger: dict[bytes, list[Pending]] | dict[bytes, dict[bytes, float]]
             larger = self.items if len(self.items) >= len(self.owners) else self.owners
             oldest = list(islice(larger, MOST_PENDING // 100))
             for key in oldest:

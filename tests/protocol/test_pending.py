@@ -42,7 +42,7 @@ def test_owners_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     pending = PendingCalls()
     pending.store_answer("kept", GENERATION, answer=True)
     for i in range(5000):
-        pending.store_owners(b"%d" % i, [b"owner %d" % i])
+        pending.store_owners(b"%d" % i, [b"owner %d" % i], clock.now() + 60)
     assert len(pending.items) + len(pending.owners) <= 1000
     assert pending.find("kept", GENERATION)
     assert pending.checkout_owners(b"4999") == [b"owner 4999"]

@@ -194,11 +194,13 @@ def _receipts_are_ignored(patch: Patch) -> None:
 def _claims_are_not_pending(patch: Patch) -> None:
     """An object forgets a claim without an answer, and one that did not reach its caller."""
     patch(PendingCalls, "store_owners", lambda *_: None)
+    patch(ClaimState, "leave", lambda _: None)
 
 
 def _shared_claims_are_not_kept(patch: Patch) -> None:
     """A claim that a batch has made for a caller who has left is forgotten."""
     patch(ItemOperations, "keep_claim", lambda *_: None)
+    patch(ClaimState, "__del__", lambda _: None)
 
 
 def _shared_owners_are_new(patch: Patch) -> None:

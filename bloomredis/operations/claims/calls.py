@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from mmh3 import hash_bytes
@@ -83,7 +84,7 @@ class Claims:
         """Make an attempt at one request; return the claim, or raise the error."""
         handle, verb = self._stored.handle, request.verb
         request.error = None
-        if handle is not None and verb == "claim" and not self._pending.owners:
+        if handle is not None and verb == "claim" and not (self._pending.owners or self._pending.left):
             yield from self._claim_one(handle, request)
         elif handle is not None and verb == "commit" and self._commits_to(handle, request):
             yield from self._commit_one(handle, request)
@@ -114,6 +115,7 @@ class Claims:
         except BaseException as error:  # includes interruptions
             outcome = error
         if type(outcome) is bytes and outcome == b"c" and not is_late(sent, lease):
+            state.left_to = self._pending.left
             state.status, state.until, request.is_done = "claimed", sent + lease / 1000, True
             return
         try:
@@ -143,7 +145,7 @@ class Claims:
         made: Made | None = None,
     ) -> Op[None]:
         """Claim packed items in one script; the owners of pending claims are used again."""
-        keys, pending = [self._key(each.encoded) for each in requests], self._pending
+        keys = [self._key(each.encoded) for each in requests]
         owners = [[made[2]]] if made else self._owners(keys, options)
         tried = _name_owners(handle, requests, owners)
         try:
@@ -162,23 +164,40 @@ class Claims:
                     answers, busy = claims_of(reply, len(keys), is_capped=handle.is_capped)
                     if "c" not in answers or not is_late(sent, options.lease):
                         break
+            for at in range(len(answers), len(keys)):  # the filter is full
+                self._store_owners(keys[at], owners[at], options)
+            self._take_answers(requests, answers, busy, sent)
         except BaseException:  # even after a refusal, an earlier attempt may have claimed the item
             for key, own in zip(keys, owners, strict=True):
-                pending.store_owners(key + options.holder, own)
+                self._store_owners(key, own, options)
             raise
-        for at in range(len(answers), len(keys)):  # the filter is full
-            pending.store_owners(keys[at] + options.holder, owners[at])
-        _take_answers(requests, answers, busy, sent)
         if busy:
             yield from self._claim_busy(handle, owners, requests[: len(answers)], options)
         if len(answers) < len(keys):
             yield from self._stored.refused(_no_room(), handle)
 
+    def _take_answers(
+        self, requests: Sequence[ClaimRequest], answers: str, busy: Sequence[str], sent: float
+    ) -> None:
+        """Record the answers to a call that claims, sent at the monotonic time `sent` (`claims_of`)."""
+        left = iter(busy)
+        for request, answer in zip(requests, answers, strict=False):
+            state, until, held = request.state, sent + request.options.lease / 1000, b""
+            if answer == "b":
+                until, held = busy_until(next(left), request.options.holder)
+            state.left_to = self._pending.left
+            state.status, state.until, state.held = STATUSES[answer], until, held
+            request.is_done = True
+
     def _owners(self, keys: Sequence[bytes], options: ClaimOptions) -> list[list[bytes]]:
         """Return the owners under which to claim each item: those of pending claims, or a new one."""
         new = [[each] for each in options.new_owners(self._sessions, len(keys))]
-        if not self._pending.owners:
+        if not self._pending.has_owners:
             return new
+        while self._pending.left:
+            with suppress(IndexError):  # another thread was faster
+                encoded, holder, owner, until = self._pending.left.popleft()
+                self._pending.store_owners(self._key(encoded) + holder, [owner], until)
         known = [self._pending.checkout_owners(key + options.holder) for key in keys]
         return [pending or own for pending, own in zip(known, new, strict=True)]
 
@@ -214,15 +233,14 @@ class Claims:
     ) -> Op[None]:
         """Claim busy items again, each under these owners."""
         for request, owners in busy:
-            self._pending.store_owners(self._key(request.encoded) + options.holder, owners)
+            self._store_owners(self._key(request.encoded), owners, options)
             request.is_done = False
         requests = [request for request, _ in busy]
         yield from self._claim_run(handle, requests, _packed(handle.layout, requests), options)
 
-    def claim_again(self, state: ClaimState) -> None:
-        """Let the next claim of the item return this one."""
-        if state.status == "claimed":
-            self._pending.store_owners(self._key(state.encoded) + state.holder, [state.owner])
+    def _store_owners(self, key: bytes, owners: Sequence[bytes], options: ClaimOptions) -> None:
+        """Let the next claim of an item use these owners of a claim that may have begun by now."""
+        self._pending.store_owners(key + options.holder, owners, clock.now() + options.lease / 1000)
 
     # -- commits
 
@@ -457,17 +475,6 @@ def _name_owners(handle: Handle, requests: Sequence[ClaimRequest], owners: Seque
     for request, own in zip(requests, owners, strict=True):
         request.state.value = handle.generation + own[0]
     return b"".join([own[0] for own in owners])
-
-
-def _take_answers(requests: Sequence[ClaimRequest], answers: str, busy: Sequence[str], sent: float) -> None:
-    """Record the answers to a call that claims, sent at the monotonic time `sent` (`claims_of`)."""
-    left = iter(busy)
-    for request, answer in zip(requests, answers, strict=False):
-        state, until, held = request.state, sent + request.options.lease / 1000, b""
-        if answer == "b":
-            until, held = busy_until(next(left), request.options.holder)
-        state.status, state.until, state.held = STATUSES[answer], until, held
-        request.is_done = True
 
 
 def _no_room() -> Refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +19,7 @@ from bloomredis.arguments import shown
 from bloomredis.bits.layout import Packing
 from bloomredis.errors import ClaimLostError
 from bloomredis.protocol import clock
+from bloomredis.protocol.pending import LeftClaim
 from bloomredis.protocol.receipts import SESSION_AND_CALL, Session, Sessions
 
 ClaimStatus = Literal["claimed", "done", "busy", "released", "lost"]
@@ -65,7 +67,7 @@ class ClaimOptions(NamedTuple):
         """Return unique owner ids; those of a named holder have numbers by the filter object's sessions."""
         size = OWNER_BYTES - _NUMBER.stop if self.holder else OWNER_BYTES
         drawn = os.urandom(size * count)  # at once, since each call of the system takes 0.4 µs
-        owners = [drawn[at : at + size] for at in range(0, size * count, size)]
+        owners = [drawn] if count == 1 else [drawn[at : at + size] for at in range(0, size * count, size)]
         return [self.holder + sessions.next_number() + each for each in owners] if self.holder else owners
 
 
@@ -91,6 +93,7 @@ class ClaimState:
     loss_unreported: bool = False  # a renewal has found the claim lost, and the caller got no error yet
     session: Session | None = field(default=None, repr=False)  # of a pending commit
     packed: tuple[Packing | None, bytes] = field(default=(None, b""), repr=False)
+    left_to: deque[LeftClaim] | None = field(default=None, repr=False)  # until the caller uses the claim
 
     @classmethod
     def new(cls, item: object, encoded: bytes, options: ClaimOptions) -> Self:
@@ -146,7 +149,19 @@ class ClaimState:
 
     def end(self) -> None:
         """Record that the commit or release begins."""
-        self.is_finishing = True
+        self.left_to, self.is_finishing = None, True
+
+    def use(self) -> None:
+        """Record that the caller has the claim."""
+        self.left_to = None
+
+    def leave(self) -> None:
+        """Leave a claim that nobody has used to the next one of its item; this waits for nothing."""
+        left_to, self.left_to = self.left_to, None
+        if left_to is not None and self.status == "claimed":
+            left_to.append((self.encoded, self.holder, self.owner, self.until))
+
+    __del__ = leave
 
     def prolong(self, lease: int, sent: float) -> None:
         """Record that the lease lasts for at least `lease` ms after the monotonic time `sent`."""

@@ -89,16 +89,16 @@ class ItemOperations(ABC):
         requests = [ClaimRequest("claim", state, options) for state in states]
         try:
             yield from self._answer(requests)
+            failed = [each for each in requests if not each.is_done]
+            answered = requests[: requests.index(failed[0])] if failed else requests
+            made = [make(each.state) for each in answered]
+            claims = [made[place] for place in takewhile(lambda place: place < len(made), places)]
         except BaseException:  # the caller was cancelled or interrupted
             for request in requests:
                 self.keep_claim(request)
             raise
-        failed = [each for each in requests if not each.is_done]
-        answered = requests[: requests.index(failed[0])] if failed else requests
-        for request in requests[len(answered) :]:
+        for request in requests[len(made) :]:
             self.keep_claim(request)
-        made = [make(each.state) for each in answered]
-        claims = [made[place] for place in takewhile(lambda place: place < len(made), places)]
         if failed:
             errors = [cast("Exception", each.error) for each in failed]
             raise_interrupted("claim_many", claims, batch, error_to_raise(errors))
@@ -122,6 +122,7 @@ class ItemOperations(ABC):
 
     def extend(self, state: ClaimState, lease: float | timedelta) -> ClaimRequest:
         """Return the request to hold the item for `lease` seconds (or a timedelta) from now."""
+        state.use()
         return ClaimRequest("extend", state, lease=arguments.milliseconds("lease", lease))
 
     def extend_many(
@@ -158,8 +159,9 @@ class ItemOperations(ABC):
         :param claims: the caller's objects, for the error of an interrupted batch.
         """
         requests = {id(each): ClaimRequest(verb, each, lease=lease) for each in states}
-        if verb != "extend":
-            for state in states:
+        for state in states:
+            state.use()
+            if verb != "extend":
                 state.end()
         yield from self._answer([*requests.values()])
         failed = {
@@ -240,14 +242,12 @@ class ItemOperations(ABC):
     def keep_claim(self, request: ClaimRequest) -> None:
         """Let the next claim of the item return that of a request whose caller did not get it."""
         if request.verb == "claim" and request.is_done:
-            self.claim_again(request.state)
-
-    def claim_again(self, state: ClaimState) -> None:
-        """Let the next claim of the item return this claim, which did not reach the caller."""
-        self.part_of(state.encoded).claims.claim_again(state)
+            request.is_done = False
+            request.state.leave()
 
     def token(self, state: ClaimState) -> str:
         """Return the token of a claim, from which another process makes the same claim."""
+        state.use()
         return token_of(state, self.name)
 
     def from_token(self, token: str) -> ClaimState:

@@ -1,0 +1,73 @@
+"""Interrupts at exactly the points at which CPython runs the handlers of signals.
+
+CPython 3.11 looks for a signal after a call, at a jump back, and where a function begins or goes on.  A
+handler of the program may raise there: Ctrl-C, a soft time limit.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import bloomredis
+from tests.support.lines import Interrupt
+
+_CHECKED: Final = {
+    dis.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "RESUME") if name in dis.opmap
+}
+_LIBRARY: Final = str(Path(bloomredis.__file__).parent)
+
+
+class Point(NamedTuple):
+    """A point at which a call was interrupted; `returned` if the interrupt did not end the call."""
+
+    where: str
+    returned: bool
+
+
+def interrupted_at(number: int, call: Callable[[], object]) -> Point | None:
+    """Make a call, and interrupt it at the n-th point within the library; return that point.
+
+    None if the call has fewer points.  An interrupt of a finaliser does not end the call.
+    """
+    passed, where = 0, list[str]()
+    before: dict[FrameType, int] = {}
+
+    def local(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal passed
+        if event == "return":
+            before.pop(frame, None)
+        if event == "opcode":
+            follows, before[frame] = before.get(frame, dis.opmap["RESUME"]), _opcode(frame)
+            passed += follows in _CHECKED
+            if passed == number + 1 and not where:
+                where.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}")
+                sys.settrace(None)
+                raise Interrupt
+        return local
+
+    def begin(frame: FrameType, event: str, _: Any) -> Any:
+        if where or event != "call" or not frame.f_code.co_filename.startswith(_LIBRARY):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return local
+
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    answers = list[object]()
+    sys.settrace(begin)
+    try:
+        answers.append(call())  # which lives until nothing is interrupted any more
+    except BaseException:  # noqa: S110 - what becomes of the call is not the subject
+        pass
+    finally:
+        sys.settrace(None)
+        sys.unraisablehook = hook
+    return Point(where[0], bool(answers)) if where else None
+
+
+def _opcode(frame: FrameType) -> int:
+    return frame.f_code.co_code[frame.f_lasti]
