@@ -152,7 +152,7 @@ def ended(ask: Ask, calls: list[Call], value: Any, error: BaseException | None, 
     if isinstance(error, BatchInterruptedError):
         tokens, value, error = error.tokens, error.results, error.__cause__
     for call, answer in zip(calls, answers, strict=False):
-        call.state, call.answer = "answered", getattr(getattr(answer, "_state", answer), "status", answer)
+        call.state, call.answer = "answered", getattr(answer, "status", getattr(answer, "state", answer))
         if call.verb in ("commit", "release") and answer == "lost":
             call.state = "not held"
     for call, token in itertools.zip_longest(calls[len(answers) :], tokens[: len(calls) - len(answers)]):
