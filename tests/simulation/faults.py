@@ -16,8 +16,8 @@ from tests.simulation.database import what_is
 from tests.simulation.forking import Forked, inherit
 from tests.simulation.history import Violation
 from tests.simulation.network import Exchange, error_of
-from tests.simulation.outcomes import SoftTimeLimit, is_refused
-from tests.simulation.processes import Owner, Process
+from tests.simulation.outcomes import is_refused
+from tests.simulation.processes import Owner, Process, SoftTimeLimit
 from tests.simulation.server import COMMANDS, REFUSES, Server
 from tests.simulation.stage import ACTIONS, Stage
 from tests.simulation.world import World
@@ -188,6 +188,13 @@ def interrupt(world: Stage, ref: str) -> None:
         world.go_on(call.owner, lambda: call.fail(SoftTimeLimit("time is over")))
 
 
+def interrupt_inside(world: Stage, name: str, number: int) -> None:
+    """Let a signal interrupt the next call of a process at the n-th point within the library."""
+    process = world.processes.get(name)
+    if process is not None:
+        process.interrupt_at = number
+
+
 def kill(world: Stage, name: str) -> None:
     """Kill a process, and restart it with new filter objects."""
     setup = next((each for each in world.scenario.processes if each.name == name), None)
@@ -309,6 +316,11 @@ def _cancel_task(world: Stage, rng: random.Random) -> Action | None:
     return Action("cancel_task", (rng.choice(names), rng.choice((None, 0, 0, 1, 2, 4)))) if names else None
 
 
+def _interrupt_inside(world: Stage, rng: random.Random) -> Action | None:
+    names = [name for name, each in world.processes.items() if each.loop is None]
+    return Action("interrupt_inside", (rng.choice(names), int(3 ** rng.uniform(0, 5.5)))) if names else None
+
+
 def _kill(world: Stage, rng: random.Random) -> Action | None:
     return Action("kill", (rng.choice(world.scenario.processes).name,))
 
@@ -355,6 +367,7 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "cancel": (0.8, _on_call("cancel")),
     "cancel_task": (0.8, _cancel_task),
     "interrupt": (0.4, _on_call("interrupt")),
+    "interrupt_inside": (4.0, _interrupt_inside),
     "kill": (0.2, _kill),
     "fork": (0.3, _copy("fork", (False, True))),
     "clone": (0.3, _copy("clone")),
@@ -379,7 +392,7 @@ ACTIONS.update(
                 jump,
                 replicas,
             ),
-            *(cancel, cancel_task, interrupt, kill, fork, clone),
+            *(cancel, cancel_task, interrupt, interrupt_inside, kill, fork, clone),
         )
     }
 )

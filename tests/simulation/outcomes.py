@@ -19,15 +19,11 @@ from bloomredis.errors import (
 )
 from tests.simulation.entries import NOTHING_IN_DOUBT
 from tests.simulation.history import Request, State, Violation, state_of
-from tests.simulation.processes import READING, Call
+from tests.simulation.processes import READING, Call, SoftTimeLimit
 from tests.simulation.server import REFUSES
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
-
-
-class SoftTimeLimit(Exception):  # noqa: N818 - as in Celery
-    """An exception from neither the client library nor bloomredis."""
 
 
 def is_refused(error: BaseException | None) -> bool:

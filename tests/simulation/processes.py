@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from bloomredis.protocol import steps
 from bloomredis.protocol.gather import told_mark
 from tests.simulation.history import Request
 from tests.simulation.network import key_of, node_of
+from tests.support.points import raised_at
 
 READING: Final = ("contains", "info")
 """Calls that open the filter, and do not create it."""
@@ -23,6 +26,10 @@ _TELLING: Final = ("add", "remove", "claim", "commit")
 """Calls whose answer shows that the object has opened the filter, or created it."""
 
 Outcome = Callable[["Call", Any, BaseException | None], None]
+
+
+class SoftTimeLimit(Exception):  # noqa: N818 - as in Celery
+    """An exception from neither the client library nor bloomredis."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,7 @@ class Owner:
 class Process:
     """A process: its id, and its filter objects by name.
 
+    :ivar interrupt_at: the point at which a signal interrupts the call that goes on next in a thread.
     :ivar unseen: the arguments of its fork's hooks, if those were not called.
     """
 
@@ -173,7 +181,14 @@ class Process:
         self.name, self.pid, self.retries, self.is_cluster = name, pid, retries, is_cluster
         self.owners: dict[str, Owner] = {}
         self.loop: Any = None
+        self.interrupt_at: int | None = None
         self.unseen: Any = None
+
+    def run(self, on: Callable[[], Any]) -> Any:
+        """Continue a call of a thread, which a signal may interrupt."""
+        number, self.interrupt_at = self.interrupt_at, None
+        with nullcontext() if number is None else raised_at(number, partial(SoftTimeLimit, "time is over")):
+            return on()
 
 
 class Call:
@@ -195,7 +210,7 @@ class Call:
     def go_on(self, on: Callable[[], Any]) -> None:
         """Continue the operation until its next step or its end."""
         try:
-            step = on()
+            step = self.owner.process.run(on)
         except StopIteration as end:
             self.end(end.value, None)
         except Exception as error:

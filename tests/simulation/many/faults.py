@@ -64,7 +64,7 @@ def _away(world: Stage, rng: random.Random) -> Action | None:
 _AS_ALWAYS: Final = (
     *("lost_reply", "lost_request", "late_copy", "double_copy", "refusal", "refused_inside", "no_connection"),
     "script_flush",
-    *("cancel", "cancel_task", "interrupt", "kill", "fork"),
+    *("cancel", "cancel_task", "interrupt", "interrupt_inside", "kill", "fork"),
 )
 FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     **{name: faults.FAULTS[name] for name in _AS_ALWAYS},

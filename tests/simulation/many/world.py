@@ -22,8 +22,8 @@ from tests.simulation.many.debts import Debts, called
 from tests.simulation.many.kinds import KEY, KINDS, NAMES, STRAY_SECONDS, terms
 from tests.simulation.many.watch import Watch
 from tests.simulation.network import Exchange
-from tests.simulation.outcomes import SoftTimeLimit, is_refused
-from tests.simulation.processes import Call, Owner
+from tests.simulation.outcomes import is_refused
+from tests.simulation.processes import Call, Owner, SoftTimeLimit
 from tests.simulation.server import Server
 from tests.simulation.stage import Stage
 
