@@ -142,7 +142,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         """
         # asyncio:
         return await self._run_batch(items, self._operations.add_many, self._adds)
-        # sync: return list(self._run(self._operations.add_many(listed(items))))
+        # sync: return [*self._run(self._operations.add_many(listed(items)))]  # no call, no signal
         # both.
 
     @observed
@@ -154,7 +154,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         """
         # asyncio:
         return await self._run_batch(items, self._operations.contains_many, self._tests)
-        # sync: return list(self._run(self._operations.contains_many(listed(items))))
+        # sync: return [*self._run(self._operations.contains_many(listed(items)))]
         # both.
 
     async def new_mask(self, column: Any) -> NDArray[np.bool_]:

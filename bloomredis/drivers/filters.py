@@ -95,7 +95,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
 
         :raises BatchInterruptedError: an error stopped the batch; `results` has the answers so far.
         """
-        return list(self._run(self._operations.add_many(listed(items))))
+        return [*self._run(self._operations.add_many(listed(items)))]  # no call, no signal
 
     @observed
     def contains_many(self, items: Iterable[I]) -> list[bool]:
@@ -104,7 +104,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         :raises ConnectionFailedError: no reply came; nothing was changed.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
-        return list(self._run(self._operations.contains_many(listed(items))))
+        return [*self._run(self._operations.contains_many(listed(items)))]
 
     def new_mask(self, column: Any) -> NDArray[np.bool_]:
         """Add the items of a column; return a bool array that is True where a row was new.

@@ -35,6 +35,8 @@ KIND_OF: Final = {
     **TOO_LONG,
     "cache-learns-for-newest": "BloomFilter",
     "mark-without-identity": "BloomFilter",
+    "losses-in-two-steps": "BloomFilter",
+    "answers-without-owner": "ScalingBloomFilter",
     "nobody-is-told": "BloomFilter",
     "gone-are-told": "BloomFilter",
     "one-call-is-told": "BloomFilter",
@@ -158,6 +160,8 @@ WITH: Final = {
     "nobody-is-told": {"evict_filter"},
     "gone-are-told": {"cancel"},
     "one-call-is-told": {"evict_filter"},
+    "losses-in-two-steps": {"evict_filter", "interrupt_inside"},
+    "answers-without-owner": {"interrupt_inside"},
     "mark-without-identity": {"evict_filter"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
@@ -167,6 +171,7 @@ ONLY: Final = {
     "cache-learns-for-newest": {"add", "add_many", "contains", "contains_many", "clear"},
     "claims-without-order": {"add", "claim_as"},
     "gone-are-told": {"add", "clear"},
+    "losses-in-two-steps": {"add", "contains"},
     "mark-without-identity": {"add", "acknowledge"},
     "renewals-end-in-tasks": {"add", "claim", "commit"},
 }

@@ -9,17 +9,19 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Final
 from weakref import WeakSet
 
 from bloomredis.drivers import renewing
 from bloomredis.drivers.sharing import tasks
 from bloomredis.drivers.sharing.tasks import Tasks
-from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
+from bloomredis.errors import FilterLostError, FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.claims.calls import Claims
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.items import local_cache, membership, outcomes
 from bloomredis.operations.items.local_cache import CachedMembership
+from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.kinds import filter as filters
 from bloomredis.operations.kinds import layered, sharded, verbs
 from bloomredis.operations.kinds.verbs import ItemOperations
@@ -31,6 +33,7 @@ from bloomredis.protocol.receipts import Pending, Session, Sessions
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Call, Outcome
 from bloomredis.stored.state import base
+from bloomredis.stored.state.knowledge import Knowledge, Record
 from bloomredis.stored.state.versioned import Versioned
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
 
@@ -325,6 +328,26 @@ def _one_call_is_told(patch: Patch) -> None:
     patch(base, "raise_loss_since", lambda _: None)
 
 
+def _a_loss_is_two_steps(patch: Patch) -> None:
+    """The handle of a lost filter is dropped first, and the loss is noted after that."""
+    lost = Knowledge.lost
+
+    def lost_in_two(self: Knowledge, since: Record, loss: FilterLostError) -> bool:
+        link = since.link
+        self.dropped(link)
+        is_noted = lost(self, self.now(), loss)
+        if is_noted and not self.recreates:
+            raise copy(loss)
+        return is_noted
+
+    patch(Knowledge, "lost", lost_in_two)
+
+
+def _answers_have_no_owner(patch: Patch) -> None:
+    """An add that is interrupted after its reply leaves no answer behind."""
+    patch(Membership, "leave", lambda *_: None)
+
+
 def _the_mark_has_no_identity(patch: Patch) -> None:
     """Whatever is stored by now is marked, though its marker has not seen it."""
     mark = Versioned._mark_head
@@ -365,6 +388,8 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "nobody-is-told": _nobody_is_told,
     "gone-are-told": _the_gone_are_told,
     "one-call-is-told": _one_call_is_told,
+    "losses-in-two-steps": _a_loss_is_two_steps,
+    "answers-without-owner": _answers_have_no_owner,
     "mark-without-identity": _the_mark_has_no_identity,
     **HOLES_OF_MANY,
 }

@@ -225,7 +225,7 @@ class Membership:
             if made is not None:
                 generations.append((0, made[0].handle.generation))
                 with suppress(LayoutChanged):
-                    answers += flags_of((yield from self._finish(*made)))
+                    yield from self._finish(*made, answers=answers)
             while len(answers) < len(items):
                 handle = self._stored.handle or (yield from self._stored.open())
                 generations.append((len(answers), handle.generation))
@@ -255,7 +255,7 @@ class Membership:
     ) -> Op[None]:
         """Add the next items that have no answer yet: as many as are packed together."""
         if len(items) <= handle.items and not (answers or self._pending.items):
-            answers += flags_of((yield from self._add(handle, items, pack(handle, items, prepared))))
+            yield from self._add(handle, items, pack(handle, items, prepared), answers=answers)
             return
         first, keep = len(answers), unasked and not self._pending.every_call_counts
         pack_range, last = range_packer(handle, items, first, prepared)
@@ -266,13 +266,12 @@ class Membership:
                 answers.append(False)
                 continue
             if pending:
-                answers += flags_of(
-                    (yield from self._add_pending(handle, pack_range(start, stop), items[start], None))
-                )
+                packed = pack_range(start, stop)
+                answers.append((yield from self._add_pending(handle, packed, items[start], None)) == 1)
                 continue
             while len(answers) < stop:  # a script ends early if the filter is full or must grow
                 at = len(answers)
-                answers += flags_of((yield from self._add(handle, items[at:stop], pack_range(at, stop))))
+                yield from self._add(handle, items[at:stop], pack_range(at, stop), answers=answers)
 
     def _add(
         self,
@@ -281,10 +280,12 @@ class Membership:
         packed: bytes,
         sent: float | None = None,
         *,
+        answers: list[bool] | None = None,
         elsewhere: bool = False,
     ) -> Op[Flags]:
         """Add packed items in one script; without a reliable reply they become pending.
 
+        :param answers: gets the answers.
         :param elsewhere: the call was moved to a new session because of a clone; it is not moved again.
         """
         call = self.new_add(handle, items, packed, sent)
@@ -293,40 +294,67 @@ class Membership:
             outcome = yield call
         except BaseException as error:  # includes interruptions
             outcome = error
-        if call.is_plain(outcome):
-            self.end_call(call)
-            return outcome
-        return (yield from self._finish(call, outcome, elsewhere=elsewhere))
+        try:
+            if call.is_plain(outcome):
+                self.end_call(call)
+                if answers is not None:
+                    answers += flags_of(outcome)
+                return outcome
+        except BaseException:  # the caller was interrupted
+            self.leave(call, outcome)
+            raise
+        return (yield from self._finish(call, outcome, answers=answers, elsewhere=elsewhere))
 
     def end_call(self, call: Add) -> None:
         """Free the session of an answered call."""
         if call.session is not None:
             call.session.free.append(call.session)
 
-    def _finish(self, call: Add, outcome: Outcome, *, elsewhere: bool = False) -> Op[Flags]:
+    def _finish(
+        self, call: Add, outcome: Outcome, *, answers: list[bool] | None = None, elsewhere: bool = False
+    ) -> Op[Flags]:
         """Return the reply to a call that adds items; handle errors, refusals and late replies."""
-        session = call.session
+        session, got = call.session, [] if answers is None else answers
         if session is None:
             with OutcomeMatters(self._stored.name):
-                return call.checked((yield from self._stored.finish_call(call, outcome)))
+                reply = call.checked((yield from self._stored.finish_call(call, outcome)))
+            got += flags_of(reply)
+            return reply
         try:
             reply = call.checked((yield from self._stored.finish_call(call, outcome)))
         except BaseException as error:
             if is_used_by_clone(error) and not elsewhere:
-                return (yield from self._add_elsewhere(call))
+                return (yield from self._add_elsewhere(call, got))
             if judge(call, error) is Verdict.PENDING:
                 self._raise_unknown(error, call)
             give_back(session)
             raise
-        waited = clock.now() - call.sent
-        if waited > RECEIPT_SECONDS and not all(flags := flags_of(reply)):
-            # If the receipt expired before a retry, this very call may have added the items that are there.
-            late = failed(f"the reply came {waited:.0f} s after the first sending")
-            self._raise_unknown(late, call, late=flags)
-        self.end_call(call)
-        return reply
+        try:
+            waited = clock.now() - call.sent
+            if waited <= RECEIPT_SECONDS or all(flags_of(reply)):
+                self.end_call(call)
+                got += flags_of(reply)
+                return reply
+        except BaseException:  # the caller was interrupted
+            self.leave(call, reply)
+            raise
+        # If the receipt expired before a retry, this very call may have added the items that are there.
+        late = failed(f"the reply came {waited:.0f} s after the first sending")
+        self._raise_unknown(late, call, late=flags_of(reply))
 
-    def _add_elsewhere(self, call: Add) -> Op[Flags]:
+    def leave(self, call: Add, outcome: Outcome) -> None:
+        """Leave the answers of a call to retries, since its caller does not get them."""
+        if call.is_plain(outcome):
+            self._store_answers(call.items, call.handle.generation, outcome)
+        elif (session := call.session) is not None:
+            generation = call.handle.generation
+            self._pending.add(call.items, session.name, session.call, generation, call.sent)
+
+    def _store_answers(self, items: Encoded, generation: bytes, flags: Flags) -> None:
+        for item, answer in zip(items, flags_of(flags), strict=False):
+            self._pending.store_answer(item, generation, answer=answer)
+
+    def _add_elsewhere(self, call: Add, answers: list[bool]) -> Op[Flags]:
         """Add the items of a call in another session; a clone of this machine or process used the first."""
         self._sessions.after_fork()
         reply = yield from self._add(call.handle, call.items, call.packed, elsewhere=True)
@@ -334,6 +362,7 @@ class Membership:
         if not all(flags):  # an earlier attempt may have added them; the clone has overwritten its receipt
             call.sent -= RECEIPT_SECONDS
             self._raise_unknown(None, call, late=flags)
+        answers += flags
         return reply
 
     def _raise_unknown(

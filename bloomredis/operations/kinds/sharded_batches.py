@@ -81,11 +81,17 @@ def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..
             replies = yield Many(calls)
         except BaseException as interruption:  # an interruption of the caller, or an error of all calls
             replies = [interruption] * len(calls)
-        made = list(zip(calls, replies, strict=True))
-    if all(each is not None and each[0].is_plain(each[1]) for each in made):
-        for run, each in zip(runs, made, strict=True):
-            run.part.membership.end_call(cast("CallAndOutcome", each)[0])
-        return Answers(partial(store_one, runs, made), merge_replies(runs, made))
+        try:
+            made = list(zip(calls, replies, strict=True))
+            if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
+                answers = Answers(partial(store_one, runs, made), merge_replies(runs, made))
+                for run, call in zip(runs, calls, strict=True):
+                    run.part.membership.end_call(call)
+                return answers
+        except BaseException:  # the caller was interrupted
+            for run, call, reply in zip(runs, calls, replies, strict=True):
+                run.part.membership.leave(call, reply)
+            raise
     operations = [
         answered.recorded(run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own))
         for run, own in zip(runs, made, strict=True)

@@ -200,3 +200,23 @@ def test_a_loss_that_an_exporter_meets(any_client: redis.Redis, kind: str) -> No
         f.reserve()
     f.reserve()
     assert f.add("paid")
+
+
+@sized("step", make_test=61, make_test_all=1)
+@EVERY_KIND
+def test_a_batch_of_adds(any_client: redis.Redis, kind: str, step: int, seed: int) -> None:
+    """The same call on the same object gets the answers that the interrupted one has received."""
+    make, items = maker(any_client, kind), [f"doc-{i}" for i in range(20)]
+
+    def attempt(number: int) -> Point | None:
+        any_client.flushall()
+        f = make()
+        f.add("warm")
+        where = interrupted_at(number, lambda: f.add_many(items))
+        if where is not None and not where.returned:
+            assert all(f.add_many(items)), where
+        assert not any(f.add_many(items)), where
+        return where
+
+    for _ in points(step, seed, attempt):
+        pass
