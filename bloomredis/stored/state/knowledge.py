@@ -17,6 +17,8 @@
     lost, with on_lost="recreate"        | making   | making   | -    | making
     lost, while clear() or delete() runs | unopened | unopened | lost | making
 
+Damage is lost even while clear() or delete() runs, since neither leaves a part of a filter behind.
+
 The knowledge is one immutable `Record`.  An event computes the next record and installs it in one atomic
 step, which one caller wins: the others compute again, from the record of the winner.  Nothing in here waits,
 logs or calls other code.  So a thread sees the record before an event or the one after it, and an exception
@@ -164,7 +166,7 @@ class Knowledge:
 
     def lost(self, since: Record, loss: FilterLostError) -> bool:
         """Note that the filter of a record is lost; False if it is no loss, or another caller has done so."""
-        if any(each.runs for each in since.emptying):
+        if not loss.is_damage and any(each.runs for each in since.emptying):
             self.dropped(since.link)
             return False
         state: State = "making" if self.recreates else "lost"
