@@ -289,3 +289,23 @@ def test_expire_of_a_filter_that_has_just_expired(bloom: Any, client: redis.Redi
         f.expire(5000)
     assert all(0 < client.pttl(key) <= 50_000 for key in shard_keys(client))
     assert all(bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS))
+
+
+def test_a_time_to_live_that_ends_before_the_shards_are_made(bloom: Any, client: redis.Redis) -> None:
+    """The call raises after the second time, and not after 16 rounds of 400 shards."""
+    before = client.info("stats")["total_commands_processed"]
+    f = bloom.sharded(client, "seen", capacity=100, error_rate=0.01, ttl=0.001, shards=400)
+    with pytest.raises(FilterLostError, match=r"expired while its 400 shards were made.*a longer ttl"):
+        f.add("x")
+    assert client.info("stats")["total_commands_processed"] - before < 10_000
+
+
+def test_a_renamed_record(bloom: Any, client: redis.Redis) -> None:
+    """The error says first that it can be renamed back: an acknowledgement makes empty shards."""
+    bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS)
+    client.rename("seen", "other")
+    renamed = bloom.sharded(client, "other", **OPTIONS)
+    with pytest.raises(FilterLostError, match="renamed or copied, rename it back; otherwise"):
+        renamed.contains_many(ITEMS)
+    client.rename("other", "seen")
+    assert all(bloom.sharded(client, "seen", **OPTIONS).contains_many(ITEMS))

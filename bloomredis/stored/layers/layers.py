@@ -163,9 +163,10 @@ class StoredLayers(Versioned[LayerRecord]):
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
         self._lose(
-            f"a layer of {self.name!r} is missing: it has vanished, or the record was copied without it",
+            f"a layer of {self.name!r} is missing: it has vanished, or the record was renamed or copied",
             handle.link,
             is_damage=True,
+            in_part=True,
         )
         yield from ()  # which makes this a generator, like the other recoveries
 

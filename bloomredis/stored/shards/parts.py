@@ -209,7 +209,7 @@ class StoredShard(Versioned[Seen]):
 
     def _recover_shard(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - all are losses
         shard = shard_record.shard_of(self._of.name, self._number)
-        self._lose(f"{shard} was expired, evicted, flushed, deleted or replaced", handle.link)
+        self._lose(f"{shard} was expired, evicted, flushed, deleted or replaced", handle.link, in_part=True)
         yield from ()
 
     RECOVERY = StoredFilter.RECOVERY | dict.fromkeys(LOSSES, _recover_shard)

@@ -31,12 +31,13 @@ from typing import Final, NamedTuple, TypeVar, Unpack
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded
 from bloomredis.errors import (
+    FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
     RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.protocol import forms, replies, scripts
+from bloomredis.protocol import clock, forms, replies, scripts
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
@@ -168,9 +169,9 @@ class StoredShards(Versioned[SeenRecord]):
         """
         known = self.known.now()
         saw_loss = saw_loss or known.loss is not None
-        rounds = None
+        rounds, expired = None, False
         while True:
-            rounds = yield from next_round(rounds, self.name)
+            rounds, begun = (yield from next_round(rounds, self.name)), clock.now()
             stored = yield from self.look()
             if not (stored or creates or saw_loss) and (yield from self._stay_alone()):
                 self._lose_record(known)
@@ -184,17 +185,30 @@ class StoredShards(Versioned[SeenRecord]):
                     return done
                 if self.known.now() is not known:
                     return None
+                expired = self._check_expiry(found, clock.now() - begun, twice=expired)
                 continue
             missing = (yield from self._missing(record)) if saw_loss or looks else ""
             if not missing:
                 break
             if (yield from self._is_stored(record)):
                 if not saw_loss:
-                    self._lose(f"{missing} has vanished", known.link, used=known.found is not None)
+                    used = known.found is not None
+                    self._lose(f"{missing} has vanished", known.link, in_part=True, used=used)
                     return None
                 yield from self.ask(record.unmade(), record.head.identity)
         self._check_ttl(found.ttl)
         return found
+
+    def _check_expiry(self, found: SeenRecord, seconds: float, *, twice: bool) -> bool:
+        """Return whether the record has expired while its shards were made; raise the second time."""
+        expired = 0 <= found.ttl < seconds * 1000
+        if expired and twice:
+            raise FilterLostError(
+                f"{self.name!r} expired while its {found.record.shards} shards were made, which took "
+                f"{seconds * 1000:.0f} ms",
+                advice="give it a longer ttl, or fewer shards",
+            )
+        return expired
 
     def _stay_alone(self) -> Op[bool]:
         """Return whether a shard stays without a record: it is seen before and after the record is missed."""

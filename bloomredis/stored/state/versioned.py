@@ -222,24 +222,28 @@ class Versioned(Stored, Generic[ParametersT]):
                 continue
             yield from self._recover(met, handle)
 
-    def _lose(self, what: str, link: Link, *, is_damage: bool = False, used: bool = True) -> None:
+    def _lose(
+        self, what: str, link: Link, *, is_damage: bool = False, in_part: bool = False, used: bool = True
+    ) -> None:
         """Note that the filter of a record is lost: raise `FilterLostError`, or warn and return.
 
         :param link: of the record with which the loss was met; a later record may say more.
         :param is_damage: the stored filter is unusable and must be cleared.
+        :param in_part: a key of the filter is missing, as after a RENAME or COPY of its record alone.
         :param used: this object had used the lost filter.
         """
         known = self.known.now()
         if known.link is link:
             since = " since it was first used" if used and not is_damage else ""
+            first = "if its record was renamed or copied, rename it back; otherwise " if in_part else ""
+            advice, command = "call clear() to start empty", "`bloomredis clear` starts empty"
+            if not is_damage:
+                advice = "call reserve() to go on with what is there now, or clear() to start empty"
+                command = f"`bloomredis reserve` goes on with what is stored now, {command}"
             loss = FilterLostError(
                 f"{what}{since}; what was added before is forgotten",
-                advice="call clear() to start empty"
-                if is_damage
-                else "call reserve() to go on with what is there now, or clear() to start empty",
-                command="`bloomredis clear` starts empty"
-                if is_damage
-                else "`bloomredis reserve` goes on with what is stored now, `bloomredis clear` starts empty",
+                advice=f"{first}{advice}",
+                command=f"{first}{command}",
             )
             loss.is_damage = is_damage
             if self.known.lost(known, loss) and self.known.recreates:
