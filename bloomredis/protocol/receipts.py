@@ -54,7 +54,11 @@ _TOKEN: Final = (
 
 
 class Session:
-    """A numbered sequence of calls, one at a time."""
+    """A numbered sequence of calls, one at a time.
+
+    :ivar free: the list to which the session is appended once its call was answered.  A forked child has
+        another list, so it never gets a session of its parent.
+    """
 
     __slots__ = ("call", "calls", "free", "key", "name")
 
@@ -175,13 +179,5 @@ def in_session(sessions: Sessions, run: Callable[[Session], Op[T]]) -> Op[T]:
         sessions.after_fork()
         session = sessions.take()
         reply = yield from run(session)
-    give_back(session)
-    return reply
-
-
-def give_back(session: Session) -> None:
-    """Let a session be reused after its call was answered.
-
-    A forked child never gets a session of its parent, since the child has a new list of free sessions.
-    """
     session.free.append(session)
+    return reply

@@ -103,7 +103,9 @@ class Batcher:
 
     def begin(self, asked: Asked) -> set[Key]:
         """Record that a call is sent alone; return its items, for `end`."""
-        own = set(_keys((asked,)))
+        own: set[Key] = set(asked.items) if isinstance(asked, Several) else set()
+        if not own:
+            own.add(asked.encoded if isinstance(asked, ClaimRequest) else cast("Key", asked))
         self.in_flight.append(own)
         return own
 

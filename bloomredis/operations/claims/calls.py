@@ -36,7 +36,7 @@ from bloomredis.protocol.calls import call
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
-from bloomredis.protocol.receipts import Sessions, give_back
+from bloomredis.protocol.receipts import Sessions
 from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, failed, is_used_by_clone, text_of
 from bloomredis.protocol.steps import Op, Outcome, Part, Reply
 from bloomredis.stored.state.base import Stored
@@ -82,11 +82,15 @@ class Claims:
 
     def one(self, request: ClaimRequest) -> Op[ClaimState]:
         """Make an attempt at one request; return the claim, or raise the error."""
-        handle, verb = self._stored.handle, request.verb
+        handle, verb, state = self._stored.handle, request.verb, request.state
         request.error = None
         if handle is not None and verb == "claim" and not (self._pending.owners or self._pending.left):
             yield from self._claim_one(handle, request)
-        elif handle is not None and verb == "commit" and self._commits_to(handle, request):
+        elif (
+            handle is not None
+            and (verb, state.status) == ("commit", "claimed")
+            and state.value.startswith(handle.generation)
+        ):
             yield from self._commit_one(handle, request)
         else:
             yield from self.each([request])
@@ -244,11 +248,6 @@ class Claims:
 
     # -- commits
 
-    def _commits_to(self, handle: Handle, request: ClaimRequest) -> bool:
-        """Return whether a commit may be sent to the filter of a handle, as usual."""
-        state = request.state
-        return state.status == "claimed" and state.value.startswith(handle.generation)
-
     def _commit_one(self, handle: Handle, request: ClaimRequest) -> Op[None]:
         request.state.loss_unreported = False
         call = self._commit_call(handle, (request,), _packed_one(handle.layout, request.state))
@@ -356,7 +355,7 @@ class Claims:
             state.status = "lost"
         used, state.session = state.session, None
         if used is not None:
-            give_back(used)
+            used.free.append(used)
         if state.status == "done":
             request.is_done = True
         else:

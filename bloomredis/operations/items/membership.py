@@ -32,7 +32,6 @@ from bloomredis.protocol.receipts import (
     Pending,
     Session,
     Sessions,
-    give_back,
     in_session,
     only_call,
 )
@@ -295,8 +294,8 @@ class Membership:
         except BaseException as error:  # includes interruptions
             outcome = error
         try:
-            if call.is_plain(outcome):
-                self.end_call(call)
+            if (session := call.session) is not None and call.is_plain(outcome):
+                session.free.append(session)
                 if answers is not None:
                     answers += flags_of(outcome)
                 return outcome
@@ -304,11 +303,6 @@ class Membership:
             self.leave(call, outcome)
             raise
         return (yield from self._finish(call, outcome, answers=answers, elsewhere=elsewhere))
-
-    def end_call(self, call: Add) -> None:
-        """Free the session of an answered call."""
-        if call.session is not None:
-            call.session.free.append(call.session)
 
     def _finish(
         self, call: Add, outcome: Outcome, *, answers: list[bool] | None = None, elsewhere: bool = False
@@ -327,12 +321,12 @@ class Membership:
                 return (yield from self._add_elsewhere(call, got))
             if judge(call, error) is Verdict.PENDING:
                 self._raise_unknown(error, call)
-            give_back(session)
+            session.free.append(session)
             raise
         try:
             waited = clock.now() - call.sent
             if waited <= RECEIPT_SECONDS or all(flags_of(reply)):
-                self.end_call(call)
+                session.free.append(session)
                 got += flags_of(reply)
                 return reply
         except BaseException:  # the caller was interrupted

@@ -15,7 +15,7 @@ from bloomredis.derived import derived
 from bloomredis.operations.items.membership import ADD
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.protocol.forks import register_after_fork
-from bloomredis.protocol.receipts import Session, Sessions, give_back
+from bloomredis.protocol.receipts import Session, Sessions
 from bloomredis.protocol.steps import Op, Part, Reply
 from bloomredis.stored.state.base import CONTAINS
 from bloomredis.stored.state.item_calls import FilterCall
@@ -42,7 +42,7 @@ class _Filling:
     def __del__(self) -> None:
         """Give the sessions back, since the pipeline is gone."""
         for session in self._sessions:
-            give_back(session)
+            session.free.append(session)
 
     def begin(self, queue: object) -> None:
         """Begin again after the pipeline was executed."""

@@ -85,8 +85,8 @@ def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..
             made = list(zip(calls, replies, strict=True))
             if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
                 answers = Answers(partial(store_one, runs, made), merge_replies(runs, made))
-                for run, call in zip(runs, calls, strict=True):
-                    run.part.membership.end_call(call)
+                for call in calls:
+                    call.session.free.append(call.session)
                 return answers
         except BaseException:  # the caller was interrupted
             for run, call, reply in zip(runs, calls, replies, strict=True):
