@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
+from bloomredis.drivers.connections import replaced
 from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport
 from bloomredis.drivers.connections.sending import send_call, send_calls
 from bloomredis.errors import BloomError
@@ -54,6 +55,7 @@ async def drive(
                 _raise_if_loop_gone(loop, error)
                 if task and task.cancelling() > cancelled:
                     raise asyncio.CancelledError from error
+                await replaced.close_free_async(client, (error,))
                 step = operation.throw(error)
             else:
                 if task and task.cancelling() > cancelled:
@@ -106,7 +108,9 @@ def _make(client: AsyncTransport, call: Call) -> Coroutine[Any, Any, steps.Reply
 async def _make_all(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
     """Make calls in one round trip; return the answer or the error of each."""
     (outcome,) = await _at_once([_together(client, calls)])
-    return [outcome] * len(calls) if isinstance(outcome, Exception) else outcome
+    outcomes: list[steps.Reply] = [outcome] * len(calls) if isinstance(outcome, Exception) else outcome
+    await replaced.close_free_async(client, outcomes)
+    return outcomes
 
 
 async def _together(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:

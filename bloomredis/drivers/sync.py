@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from bloomredis.drivers.connections import replaced
 from bloomredis.drivers.connections.direct import DirectClient, SyncTransport
 from bloomredis.drivers.connections.sending import send_call, send_calls, send_step
 from bloomredis.protocol import cluster, forks, steps
@@ -43,6 +44,7 @@ def drive(
                 else:
                     reply = run(client, step)
             except Exception as error:
+                replaced.close_free(client, (error,))
                 step = operation.throw(error)
             else:
                 step = operation.send(reply)
@@ -79,7 +81,9 @@ def _make(client: SyncTransport, call: Call) -> steps.Reply:
 def _make_all(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
     """Make calls in one round trip; return the answer or the error of each."""
     (outcome,) = _at_once([partial(_together, client, calls)])
-    return [outcome] * len(calls) if isinstance(outcome, Exception) else outcome
+    outcomes: list[steps.Reply] = [outcome] * len(calls) if isinstance(outcome, Exception) else outcome
+    replaced.close_free(client, outcomes)
+    return outcomes
 
 
 def _together(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:

@@ -261,6 +261,10 @@ class Proxy:
         self._always.clear()
         self.fate = passed
 
+    def turn_to(self, target: str) -> None:
+        """Lead new connections to another server; the open ones stay where they are."""
+        self._target = target
+
     def close(self) -> None:
         """Accept no more connections and end all."""
         self._clients.close()
