@@ -178,14 +178,13 @@ async def _act(client: Any, act: cluster.Act) -> object:
         return await _send_to_node(act)
     if isinstance(act, cluster.SendAll):
         return await _at_once([_send_to_node(send_step) for send_step in act.sends])
-    if isinstance(act, steps.Sleep):
-        return await _here(act)
-    if isinstance(act, cluster.RefreshSlot):
-        await _refresh_slot(client, act)
+    if isinstance(act, steps.Sleep | cluster.RefreshSlot | cluster.RefreshMap):
+        await (_here(act) if isinstance(act, steps.Sleep) else _refresh(client, act))
         return None
-    if isinstance(act, cluster.RefreshMap):
-        return await client.nodes_manager.initialize()
     await client.initialize()  # reads the slot map if that is still missing
+    if isinstance(act, cluster.NodeAt):
+        new: Any = partial(type(act.by), **client.get_connection_kwargs())
+        return cluster.node_at(client, act, new)
     return cluster.look_up(client, act)
 
 
@@ -193,7 +192,10 @@ _refreshing: Final[WeakKeyDictionary[object, dict[steps.Part, asyncio.Future[obj
 """Requests in flight for the node of a slot, by client and by a key in the slot."""
 
 
-async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
+async def _refresh(client: Any, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
+    if isinstance(act, cluster.RefreshMap):
+        await client.nodes_manager.initialize()
+        return
     # When a slot has moved, all tasks that use the filter are redirected at once.  One of them asks for all:
     # a client that is redirected often closes its connections, including those of other tasks.
     in_flight = _refreshing.setdefault(client, {})
@@ -217,11 +219,15 @@ async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
 
 async def _send_to_node(act: cluster.Send) -> list[steps.Reply]:
     node: Any = act.node  # a node of an asyncio client sends by itself
-    if len(act.commands) == 1:
-        return [await node.execute_command(*act.commands[0], NEVER_DECODE=True)]
-    queued = [_Queued(command) for command in act.commands]
-    await node.execute_pipeline(queued)
-    return [each.result for each in queued]
+    try:
+        if len(act.commands) == 1:
+            return [await node.execute_command(*act.commands[0], NEVER_DECODE=True)]
+        queued = [_Queued(command) for command in act.commands]
+        await node.execute_pipeline(queued)
+        return [each.result for each in queued]
+    finally:
+        if act.is_made:
+            await node.disconnect()
 
 
 class _Queued:

@@ -155,10 +155,7 @@ _pool: Final = _Pool()
 def _act(client: Any, act: cluster.Act) -> object:
     """Perform an act on a cluster."""
     if isinstance(act, cluster.Send):
-        connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
-        if len(act.commands) == 1:
-            return [send_step(connect(act.node), act.commands[0])]
-        return send_step(connect(act.node), act.commands)
+        return _send_to_node(client, act)
     if isinstance(act, cluster.SendAll):
         return _at_once([partial(_act, client, send_step) for send_step in act.sends])
     if isinstance(act, steps.Sleep):
@@ -166,7 +163,21 @@ def _act(client: Any, act: cluster.Act) -> object:
     if isinstance(act, cluster.RefreshSlot | cluster.RefreshMap):
         _refresh(client, act)
         return None
+    if isinstance(act, cluster.NodeAt):
+        return cluster.node_at(client, act, type(act.by))
     return cluster.look_up(client, act)
+
+
+def _send_to_node(client: Any, act: cluster.Send) -> object:
+    connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
+    connection = connect(act.node)
+    try:
+        if len(act.commands) == 1:
+            return [send_step(connection, act.commands[0])]
+        return send_step(connection, act.commands)
+    finally:
+        if act.is_made:
+            connection.close()
 
 
 def _refresh(client: cluster.Client, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:

@@ -16,7 +16,7 @@ Operations here yield acts, which the drivers perform.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -41,7 +41,7 @@ The client's own retries happen in between.
 """
 
 _NOT_HERE: Final = frozenset(("MOVED", "CLUSTERDOWN", "READONLY"))
-_NOT_NOW: Final = frozenset(("ASK", "TRYAGAIN"))  # ASK if the client does not know the node that it names
+_NOT_NOW: Final = frozenset(("ASK", "TRYAGAIN"))
 
 
 def may_have_moved(error: Exception) -> bool:
@@ -90,6 +90,10 @@ class Node(Protocol):
     def name(self) -> str:
         """Its address."""
 
+    @property
+    def host(self) -> str:
+        """The host of its address."""
+
 
 class NodesManager(Protocol):
     """The part of a cluster client that holds its slot map."""
@@ -99,6 +103,9 @@ class NodesManager(Protocol):
 
     def get_node_from_slot(self, slot: int, *, read_from_replicas: bool, **options: object) -> Node:
         """Return the node to read a slot from."""
+
+    def remap_host_port(self, host: str, port: int) -> tuple[str, int]:
+        """Return the address at which the client reaches a node, by its option `address_remap`."""
 
 
 class Client(Protocol):
@@ -112,7 +119,7 @@ class Client(Protocol):
     def get_node_from_key(self, key: Part) -> Node | None:
         """Return the node that owns a key."""
 
-    def get_node(self, *, host: str, port: int) -> Node | None:
+    def get_node(self, *, node_name: str) -> Node | None:
         """Return the node at an address."""
 
     def keyslot(self, key: Part) -> int:
@@ -132,17 +139,22 @@ class NodeToRead(NamedTuple):
 
 
 class NodeAt(NamedTuple):
-    """Look up the node at an address; None if the client does not know it."""
+    """Look up the node at an address that the node `by` names; make one if the client does not know it."""
 
     host: str
     port: int
+    by: Node
 
 
 class Send(NamedTuple):
-    """Send commands to a node over one connection in one round trip; error replies may come as values."""
+    """Send commands to a node over one connection in one round trip; error replies may come as values.
+
+    :ivar is_made: the node was made by `NodeAt`, and its connection is closed afterwards.
+    """
 
     node: Node
     commands: list[Command]
+    is_made: bool = False
 
 
 class SendAll(NamedTuple):
@@ -174,12 +186,19 @@ def is_cluster(kind: type) -> bool:
     return hasattr(kind, "get_node_from_key")
 
 
-def look_up(client: Client, act: NodeToWrite | NodeToRead | NodeAt) -> Node | None:
+def node_at(client: Client, act: NodeAt, new: Callable[[str, int], Node]) -> tuple[Node, bool]:
+    """Return the node at an address, and whether it was made; a node without slots is in no slot map."""
+    # A node that does not know its own name, or is told to hide it, leaves the host out.
+    said = act.by.host if act.host in ("", "?") else act.host
+    host, port = client.nodes_manager.remap_host_port(said, act.port)
+    known = client.get_node(node_name=f"{host}:{port}")
+    return (known, False) if known else (new(host, port), True)
+
+
+def look_up(client: Client, act: NodeToWrite | NodeToRead) -> Node | None:
     """Return a node from the client's slot map."""
     if isinstance(act, NodeToWrite):
         return client.get_node_from_key(act.key)
-    if isinstance(act, NodeAt):
-        return client.get_node(host=act.host, port=act.port)
     strategy = getattr(client, "load_balancing_strategy", None)
     if not strategy and not getattr(client, "read_from_replicas", False):
         return None
@@ -328,19 +347,20 @@ def _follow(node: Node, commands: list[Command]) -> Acts[list[Reply]]:
         if word_of(error) != "ASK":
             raise
         ask: Any = error
-    other: Node | None = yield NodeAt(ask.host, ask.port)
-    if other is None:
-        raise ask
+    other, is_made = yield NodeAt(ask.host, ask.port, node)
     asking: Command = ("ASKING",)
     # Replies alternate.  The reply to ASKING is always OK, so the first command's reply decides.
-    replies = yield from _exchanged(other, [each for command in commands for each in (asking, command)], 1)
+    both = [each for command in commands for each in (asking, command)]
+    replies = yield from _exchanged(other, both, 1, is_made=is_made)
     return replies[1::2]
 
 
-def _exchanged(node: Node, commands: list[Command], decisive: int = 0) -> Acts[list[Reply]]:
+def _exchanged(
+    node: Node, commands: list[Command], decisive: int = 0, *, is_made: bool = False
+) -> Acts[list[Reply]]:
     """Send commands and return their replies; raise the reply at index `decisive` if it is an error."""
     try:
-        replies: list[Reply] = yield Send(node, commands)
+        replies: list[Reply] = yield Send(node, commands, is_made)
         first = replies[decisive]
         if isinstance(first, Exception):
             raise first

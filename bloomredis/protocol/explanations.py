@@ -70,8 +70,8 @@ REFUSALS: Final = {
         "nodes agree",
     ),
     "ASK": Explanation(
-        "the slot of the filter is migrating to a node that the client does not know",
-        "let the migration end, or give the client that node too",
+        "the slot of the filter is migrating to another node",
+        "use a cluster client, or let the migration end",
         "let the migration end, or give --cluster",
     ),
     "proto-max-bulk-len": Explanation(

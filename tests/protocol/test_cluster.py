@@ -24,7 +24,6 @@ from bloomredis.protocol import calls, cluster, replies, scripts, steps
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.cluster import NodeAt, NodeToRead, NodeToWrite, RefreshMap, RefreshSlot, Send
 from bloomredis.protocol.judging import Verdict, judge
-from bloomredis.protocol.steps import Sleep
 from tests.support.values import for_each
 
 ADD = scripts.load_script("add", variant=("one", "bits"))
@@ -43,7 +42,10 @@ def play(
 ) -> tuple[Any, list[Any]]:
     """Do a step on a cluster with these replies; return the answer or the error, and all acts."""
     acts: list[Any] = []
-    said, known = iter(says), {NodeToWrite: "owner", NodeAt: "other", NodeToRead: None, **(knows or {})}
+    said, known = (
+        iter(says),
+        {NodeToWrite: "owner", NodeAt: ("other", False), NodeToRead: None, **(knows or {})},
+    )
     run = cluster.run if isinstance(step, list) else cluster.make
     course = run(client or Client(), step)
     reply: Any = None
@@ -89,11 +91,11 @@ def test_ask_is_followed_on_one_connection() -> None:
     assert RefreshSlot not in map(type, acts)
 
 
-def test_a_node_that_the_client_does_not_know_is_waited_for() -> None:
-    """The client learns of the node when the slot's migration ends."""
-    answer, acts = play(CALL, says=[errors(AskError), errors(AskError), [1]], knows={NodeAt: None})
+def test_the_connection_to_a_node_that_the_client_does_not_know_is_closed() -> None:
+    """Such a node is made for one call."""
+    answer, acts = play(CALL, says=[errors(AskError), [b"OK", 1]], knows={NodeAt: ("made", True)})
     assert answer == 1
-    assert Sleep in map(type, acts)
+    assert acts[2:] == [NodeAt("127.0.0.1", 7001, OWNER), Send("made", [ASKING, COMMAND], is_made=True)]  # type: ignore[arg-type]
 
 
 def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import valkey
 import valkey.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, FilterLostError
+from bloomredis import BloomFilter, FilterLostError, ScalingBloomFilter
 from tests.support.cluster_clients import CLIENTS, SMALL, away, only
 from tests.support.clusters import Cluster, wait_until
 from tests.support.sizes import sized
@@ -242,3 +242,57 @@ def test_tasks_ask_over_many_connections(nodes: Cluster, make: Any) -> None:
             assert answers[1:] == [number >= 50 for number in range(90)]
 
     asyncio.run(main())
+
+
+def hide_hosts(nodes: Cluster, kind: str) -> None:
+    """Let redirections of all nodes name a host of this kind; skip the test if the server cannot."""
+    for node in nodes.nodes:
+        try:
+            node.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", kind)
+        except redis.ResponseError:
+            pytest.skip("Redis 6.2 always names hosts")
+
+
+@pytest.mark.parametrize("make", [redis.RedisCluster, valkey.ValkeyCluster])
+def test_ask_that_names_no_host(nodes: Cluster, make: Any) -> None:
+    """The keys have moved, and the slot has not: calls follow ASK to an address that the client lacks."""
+    hide_hosts(nodes, "unknown-endpoint")
+    try:
+        with make(**nodes.at) as client:
+            f = ScalingBloomFilter(client, "seen", **SMALL)
+            f.add("before")
+
+            def dwell() -> None:
+                begun = time.monotonic()
+                assert f.add("during")
+                assert f.contains_many(["before", "during", "x"]) == [True, True, False]
+                assert time.monotonic() - begun < 5
+
+            nodes.migrate("seen", away(nodes), ahead=lambda keys: keys, dwell=dwell)
+    finally:
+        hide_hosts(nodes, "ip")
+
+
+@pytest.mark.parametrize("make", [redis.asyncio.RedisCluster, valkey.asyncio.ValkeyCluster])
+def test_ask_that_names_no_host_with_tasks(nodes: Cluster, make: Any) -> None:
+    """The same for tasks, whose connections to that node are closed afterwards."""
+
+    async def main() -> None:
+        async with make(**nodes.at) as client:
+            f = bloomredis.asyncio.ScalingBloomFilter(client, "seen", **SMALL)
+            await f.add("before")
+            loop = asyncio.get_running_loop()
+
+            async def ask() -> list[bool]:
+                return await asyncio.gather(*(f.add(f"x{i}") for i in range(20)), f.contains("before"))
+
+            def dwell() -> None:
+                assert all(asyncio.run_coroutine_threadsafe(ask(), loop).result(5))
+
+            await asyncio.to_thread(nodes.migrate, "seen", away(nodes), ahead=lambda keys: keys, dwell=dwell)
+
+    hide_hosts(nodes, "unknown-endpoint")
+    try:
+        asyncio.run(main())
+    finally:
+        hide_hosts(nodes, "ip")
