@@ -131,7 +131,7 @@ def test_every_version_of_the_clients(any_server: Server, version: str) -> None:
 def test_a_version_whose_private_names_are_others(
     any_server: Server, tmp_path: Path, names: list[str]
 ) -> None:
-    """If private names of pools or connections differ, public methods are used, and one log line says so."""
+    """If private names of pools or connections differ, the client makes the calls; the log says so once."""
     copy = tmp_path / "-".join(names)
     shutil.copytree(Path(redis.__file__).parent, copy / "redis", ignore=shutil.ignore_patterns("__pycache__"))
     private = re.compile(rf"\b_({'|'.join(names)})\b")

@@ -12,20 +12,18 @@ still come is closed before anything else happens.
 
 Only this module and `plain.py` know the internals of redis-py and valkey-py.  If a client is not exactly as
 expected, they are not used (`is_plain`).  A test runs with every supported version, and with the newest one
-before its release.  `_PRIVATE` lists the private names.  With a version that lacks one of them, this module
-calls the public methods of the pool (`get_connection`, `release`) and of the connection
-(`send_packed_command`, `read_response`); that takes longer, and is logged once.
+before its release.  `_PRIVATE` lists the private names.  With a version that lacks one of them, the client
+itself makes all calls, which is logged once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, final
 from weakref import WeakSet
 
@@ -40,7 +38,7 @@ _SCRIPT: Final = "EVALSHA"
 
 
 class _Private(NamedTuple):
-    """Private names of a pool and a connection; without them the public methods are used."""
+    """Private names of a pool and a connection; without them the client makes the calls."""
 
     of_pool: Sequence[str]
     of_connection: Sequence[str]
@@ -70,12 +68,18 @@ NO_CONNECTION: Final = _Unsent.NO_CONNECTION
 """Sentinel in the place of a reply: no connection was free, and nothing was sent."""
 NoConnection = Literal[_Unsent.NO_CONNECTION]
 
+_unknown: set[str] = set()
+"""The packages whose versions are unknown."""
+
 _log = logging.getLogger("bloomredis")
 
 
 def connect_direct(client: Any) -> Any:
     """Return the transport of calls: a direct client if possible, else the client."""
     if not is_plain(client):
+        return client
+    if not _is_known(client.connection_pool, _PRIVATE[is_asyncio(client)]):
+        _tell_unknown(client.connection_pool)
         return client
     return AsyncDirectClient(client) if is_asyncio(client) else DirectClient(client)
 
@@ -91,24 +95,15 @@ def _is_known(pool: object, private: _Private) -> bool:
     return is_known and all(hasattr(pool, name) for name in private.of_pool)
 
 
-@cache
-def _tell_unknown(package: str) -> None:
+def _tell_unknown(pool: object) -> None:
     """Log once that a version's private names are unknown, and what that costs."""
-    _log.warning(
-        "this version of %s keeps its connections in another way than earlier ones: calls use its pool's "
-        "own methods, which costs some microseconds a call; a newer bloomredis may know this version",
-        package,
-    )
-
-
-@cache
-def _may_be_called(method: Callable[..., object]) -> bool:
-    """Return whether a method of a class can be called without arguments."""
-    try:
-        inspect.signature(method).bind(None)
-    except TypeError:
-        return False
-    return True
+    if (package := type(pool).__module__.partition(".")[0]) not in _unknown:
+        _unknown.add(package)
+        _log.warning(
+            "this version of %s keeps its connections in another way than earlier ones: calls use the "
+            "client's own methods, which take longer; a newer bloomredis may know this version",
+            package,
+        )
 
 
 class _Direct:
@@ -123,13 +118,9 @@ class _Direct:
         self._kind = type(client)
         self._execute = type(client).execute_command
         self._state = vars(client)
-        self._private = _PRIVATE[is_asyncio(client)]
-        self._is_known = _is_known(self.pool, self._private)
-        wants_command = not _may_be_called(type(self.pool).get_connection)
-        self._asked = (_SCRIPT,) if wants_command else ()
-        self._is_new = self._is_known  # True until `_enter_process` has checked a connection in this process
-        if not self._is_known:
-            _tell_unknown(type(self.pool).__module__.partition(".")[0])
+        self._private = _PRIVATE[is_asyncio(client)].of_connection
+        self._is_known = True
+        self._is_new = True  # until `_enter_process` has checked a connection in this process
         register_after_fork(self)
         self._metrics = sys.modules.get("redis.observability.providers")
 
@@ -152,7 +143,7 @@ class _Direct:
 
     def after_fork(self) -> None:
         """Let the next call in a forked child begin with `_enter_process`."""
-        self._is_new = self._is_known
+        self._is_new = True
 
     def _enter_process(self) -> None:
         """Let the pool of a forked child drop its parent's connections; check a connection's private names.
@@ -164,9 +155,9 @@ class _Direct:
             check()
         for connection in self.pool._available_connections[:1]:
             self._is_new = False
-            self._is_known = all(hasattr(connection, name) for name in self._private.of_connection)
+            self._is_known = all(hasattr(connection, name) for name in self._private)
             if not self._is_known:
-                _tell_unknown(type(self.pool).__module__.partition(".")[0])
+                _tell_unknown(self.pool)
 
 
 @final
@@ -219,7 +210,7 @@ class DirectClient(_Direct):
         if self._is_new:
             self._enter_process()
         if not self._is_known:
-            return [pool.get_connection(*self._asked)]
+            return []
         try:
             with pool._lock:
                 free = pool._available_connections
@@ -240,7 +231,7 @@ class DirectClient(_Direct):
         """Give a connection back to the pool; the list is empty from then on."""
         pool, (back,) = self.pool, taken
         is_renewed = getattr(back, _RENEWED, None) or getattr(back, _TO_RECONNECT, False)
-        if self._is_known and not is_renewed:
+        if not is_renewed:
             with pool._lock:
                 if back in pool._in_use_connections:  # else the process was forked meanwhile
                     free = pool._available_connections
@@ -358,9 +349,7 @@ class AsyncDirectClient(_Direct):
             self._enter_process()
         if self.is_changed():
             return None
-        if not self._is_known:
-            return await pool.get_connection(*self._asked)
-        if self._is_locked() or not pool._available_connections:
+        if not self._is_known or self._is_locked() or not pool._available_connections:
             return None
         connection = pool._available_connections.pop()
         pool._in_use_connections.add(connection)
@@ -379,8 +368,7 @@ class AsyncDirectClient(_Direct):
         """Give a connection back to the pool; return False if only the pool itself can take it."""
         pool = self.pool
         is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
-        is_usual = self._is_known and not is_renewed and not self._is_locked()
-        if not is_usual or connection not in pool._in_use_connections:
+        if is_renewed or self._is_locked() or connection not in pool._in_use_connections:
             return False
         pool._in_use_connections.remove(connection)
         pool._available_connections.append(connection)
@@ -394,7 +382,7 @@ class AsyncDirectClient(_Direct):
     async def reply(self, connection: Any, wire: Wire) -> Reply:
         """Send commands over a connection; return what `DirectClient.reply` does."""
         (packed, count), is_sent = wire, False
-        if self._is_known and connection.is_connected and not connection.health_check_interval:
+        if connection.is_connected and not connection.health_check_interval:
             try:
                 connection._writer.writelines(packed)
                 is_sent = not connection._writer.transport.get_write_buffer_size()
