@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from bloomredis.drivers.observing import instrument
     from bloomredis.drivers.once import Skipped
+    from bloomredis.embedded.connecting import connect
     from bloomredis.errors import (
         BatchInterruptedError,
         BloomError,
@@ -64,6 +65,7 @@ __all__ = [
     "ServerRefusedError",
     "ShardedBloomFilter",
     "Skipped",
+    "connect",
     "instrument",
     "keyed",
     "plan",
@@ -76,6 +78,7 @@ _HOMES = {
     "FilterPlan": "operations.whole.plans",
     "LocalFilter": "operations.whole.snapshot",
     "Skipped": "drivers.once",
+    "connect": "embedded.connecting",
     "instrument": "drivers.observing",
     "keyed": "bits.encoding",
     "plan": "operations.whole.plans",

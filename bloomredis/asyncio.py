@@ -6,6 +6,10 @@ round trips by themselves.
 This module imports numpy, so that no event loop waits for that when the first tasks share a round trip.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np  # noqa: F401 - see above
 
 from bloomredis.drivers.aio_claims import Claim
@@ -16,6 +20,14 @@ from bloomredis.drivers.aio_kinds import (
     ScalingBloomFilter,
     ShardedBloomFilter,
 )
+from bloomredis.later import later
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from bloomredis.embedded import connecting
+else:
+    connecting = later("bloomredis.embedded", "connecting")  # it imports redis-py
 
 __all__ = [
     "BloomFilter",
@@ -24,7 +36,18 @@ __all__ = [
     "RotatingBloomFilter",
     "ScalingBloomFilter",
     "ShardedBloomFilter",
+    "connect",
 ]
+
+
+def connect(url: str, **options: Any) -> Redis:
+    """Return an asyncio client of the server that `url` names, as `bloomredis.connect` does; not a coroutine.
+
+    The start of an embedded server blocks the event loop for about 0.1 s.  The first call of a client of a
+    cluster reads its slot map.
+    """
+    client: Redis = connecting.make_client(url, options, is_asyncio=True)
+    return client
 
 
 def __dir__() -> list[str]:

@@ -17,8 +17,8 @@ from unittest import mock
 import pytest
 import redis
 
+from bloomredis import connect
 from bloomredis.arguments import name as checked_name
-from bloomredis.embedded import connect
 from bloomredis.protocol import clock
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 
@@ -66,14 +66,14 @@ def lose(client: redis.Redis, name: str) -> int:
 def unreachable(client: Any) -> Iterator[None]:
     """Make the server of a `memory://` client unreachable in this block: each call fails and does nothing.
 
-    :param client: from `connect` or `connect_asyncio`.
+    :param client: from `bloomredis.connect` or `bloomredis.asyncio.connect`.
     :raises TypeError: the client's server is not `memory://`.
     """
     pool = getattr(client, "connection_pool", None)
     server = pool and pool.connection_kwargs.get("server")
     if server is None or not hasattr(server, "connected"):
         raise TypeError(
-            "only the memory:// server of a client from connect() or connect_asyncio() can be made "
+            "only the memory:// server of a client from connect() can be made "
             f"unreachable, not the server of {client!r:.100}"
         )
     server.connected = False

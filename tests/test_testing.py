@@ -10,8 +10,7 @@ import pytest
 import redis
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, ConnectionFailedError, FilterLostError, RotatingBloomFilter
-from bloomredis.embedded import connect, connect_asyncio
+from bloomredis import BloomFilter, ConnectionFailedError, FilterLostError, RotatingBloomFilter, connect
 from bloomredis.testing import bloom_client, later, lose, unreachable
 from tests.support.values import for_each
 
@@ -82,7 +81,7 @@ def test_asyncio() -> None:
     """The server of an asyncio client can be away, too."""
 
     async def main() -> None:
-        client = connect_asyncio("memory://")
+        client = bloomredis.asyncio.connect("memory://")
         seen = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
         assert await seen.add("x")
         with unreachable(client), pytest.raises(ConnectionFailedError):

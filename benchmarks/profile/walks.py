@@ -28,8 +28,7 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, ShardedBloomFilter
-from bloomredis.embedded import connect
+from bloomredis import BloomFilter, ShardedBloomFilter, connect
 
 PACKAGE: Final = str(Path(bloomredis.__file__).parent)
 SIZE: Final[dict[str, Any]] = {"capacity": 100_000, "error_rate": 0.01}

@@ -88,7 +88,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
 
         :param url: `redis://`, `rediss://`, `unix://` or `valkey://`; `redis+cluster://` with any node of a
             cluster; `sentinel://host:26379/NAME` for the primary that a Sentinel names; `memory://`,
-            `embedded://` and `embedded:///some/directory` for `bloomredis.embedded`.
+            `embedded://` and `embedded:///some/directory`: see `bloomredis.connect`.
         :param name: the key; the other parameters are those of the class.
         :raises ValueError, TypeError: for a bad URL or bad arguments, before any I/O.
         """

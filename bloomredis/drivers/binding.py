@@ -109,7 +109,7 @@ class Bound(Generic[C]):
         if self._is_asyncio:
             raise TypeError(
                 f"{given} is no asyncio client; use bloomredis.{own}, or make the client with "
-                "connect_asyncio() or redis.asyncio"
+                "bloomredis.asyncio.connect() or redis.asyncio"
             )
         raise TypeError(f"{given} is an asyncio client; use bloomredis.asyncio.{own}")
 

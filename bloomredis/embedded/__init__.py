@@ -1,8 +1,4 @@
-"""`connect()` and `connect_asyncio()`, which return a client for a URL and start its server if needed.
+"""Clients for URLs, and the private servers that some URLs start: the module of both functions `connect`.
 
 This package uses redis-py and knows nothing about filters.
 """
-
-from bloomredis.embedded.connecting import connect, connect_asyncio
-
-__all__ = ["connect", "connect_asyncio"]

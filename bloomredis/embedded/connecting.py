@@ -20,8 +20,6 @@ from bloomredis.embedded import sentinels
 from bloomredis.later import imported, later
 
 if TYPE_CHECKING:
-    from redis import asyncio as aio
-
     from bloomredis.embedded import guard
 else:
     guard = later("bloomredis.embedded", "guard")  # it needs modules that Windows lacks
@@ -72,18 +70,23 @@ def connect(url: str, **options: Any) -> redis.Redis:
     `ValueError` for any other URL, `ImportError` if the `embedded` extra is missing, and
     `redis.ConnectionError` with the server's log if it does not start.
     """
-    client: redis.Redis = _made(url, redis, options)
+    client: redis.Redis = make_client(url, options, is_asyncio=False)
     return client
 
 
-def connect_asyncio(url: str, **options: Any) -> aio.Redis:
-    """Return an asyncio client of the server that `url` names, as `connect` does.
-
-    The start of an embedded server blocks the event loop for about 0.1 s.  The first call reads the slot
-    map of a cluster.
-    """
-    client: aio.Redis = _made(url, imported("redis.asyncio"), options)
-    return client
+def make_client(url: str, options: dict[str, Any], *, is_asyncio: bool) -> Any:
+    """Return a client of a class of `redis` or `redis.asyncio`."""
+    module = imported("redis.asyncio") if is_asyncio else redis
+    scheme, rest = _split(url)
+    if scheme == "memory":
+        return _in_process(rest, module, options)
+    if scheme == "embedded":
+        return _embedded(_directory(rest), module, options)
+    if scheme in _SENTINELS:
+        return sentinels.client(_primary(scheme, rest), module, options)
+    class_ = module.RedisCluster if scheme in _CLUSTERS else module.Redis
+    with _without_password(scheme):
+        return class_.from_url(f"{_SERVERS[scheme]}://{rest}", **options)
 
 
 def check_url(url: str) -> None:
@@ -118,20 +121,6 @@ def _split(url: str) -> tuple[str, str]:
         meant = f"; redis://{url} was probably meant" if is_place else ""
         raise ValueError(f"the URL of a server has {begins}; it must begin with one of {_ACCEPTED}{meant}")
     return scheme, url[found.end() :]
-
-
-def _made(url: str, module: Any, options: dict[str, Any]) -> Any:
-    """Return a client of a class of `module`, which is `redis` or `redis.asyncio`."""
-    scheme, rest = _split(url)
-    if scheme == "memory":
-        return _in_process(rest, module, options)
-    if scheme == "embedded":
-        return _embedded(_directory(rest), module, options)
-    if scheme in _SENTINELS:
-        return sentinels.client(_primary(scheme, rest), module, options)
-    class_ = module.RedisCluster if scheme in _CLUSTERS else module.Redis
-    with _without_password(scheme):
-        return class_.from_url(f"{_SERVERS[scheme]}://{rest}", **options)
 
 
 def _primary(scheme: str, rest: str) -> sentinels.Target:

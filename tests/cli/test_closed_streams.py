@@ -229,11 +229,11 @@ def test_an_embedded_server_starts_without_streams(closed: str, tmp_path: Path) 
     program = f"""
 import os, re, sys
 from pathlib import Path
-from bloomredis import embedded
+import bloomredis
 from bloomredis.embedded import guard
 clients = []
 for url in ("embedded://", "embedded://{tmp_path}/kept"):
-    clients.append(client := embedded.connect(url))
+    clients.append(client := bloomredis.connect(url))
     home = guard.Home(Path(client.config_get("dir")["dir"]), private=True)
     assert client.ping() and not home.has_ended() and home.has_users()
 assert all(lock.fileno() > 2 for lock in guard._held)

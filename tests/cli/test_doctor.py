@@ -13,7 +13,7 @@ import pytest
 import redis
 
 import bloomredis
-from bloomredis import BloomFilter, compat
+from bloomredis import BloomFilter, compat, connect
 from bloomredis.cli.doctor import condition, keeping, serving
 from bloomredis.cli.doctor.checkup import checkup
 from bloomredis.cli.doctor.facts import Facts, gather
@@ -21,7 +21,6 @@ from bloomredis.cli.doctor.findings import Finding, Severity
 from bloomredis.cli.doctor.rights import NEEDED, Rights
 from bloomredis.cli.doctor.state import State, of_header
 from bloomredis.cli.kinds import CLASSES, Kind
-from bloomredis.embedded import connect
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.stored import planning
 from tests.support.clusters import ports

@@ -14,10 +14,10 @@ import typer
 
 import bloomredis
 import bloomredis.cli
+from bloomredis import connect
 from bloomredis.cli import options, stderr
 from bloomredis.cli.app import app
 from bloomredis.cli.kinds import Kind
-from bloomredis.embedded import connect
 from bloomredis.protocol import replies
 from tests.support.commands import run_command
 from tests.support.error_page import rows

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from bloomredis.embedded import connect, connecting, guard
+from bloomredis import connect
+from bloomredis.embedded import connecting, guard
 from tests.support.programs import Program, is_alive, server_of
 from tests.support.waiting import wait_until
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from bloomredis.embedded import connect
+from bloomredis import connect
 from tests.support.programs import WAIT, Program, is_alive, server_of
 from tests.support.sizes import sized
 from tests.support.values import for_each

@@ -6,7 +6,7 @@ import io
 from typing import Any, Final
 
 import bloomredis
-from bloomredis.embedded import connect
+from bloomredis import connect
 from tests.support.values import for_each
 
 SIZE: Final[dict[str, Any]] = {"capacity": 100, "error_rate": 1e-6}

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bloomredis import BloomFilter
-from bloomredis.embedded import connect
+from bloomredis import BloomFilter, connect
 from tests.support.programs import WAIT, Program, is_alive, server_of
 from tests.support.waiting import wait_until
 

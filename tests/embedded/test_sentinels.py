@@ -13,8 +13,7 @@ import redis
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis import BloomFilter, ConnectionFailedError
-from bloomredis.embedded import connect, connect_asyncio
+from bloomredis import BloomFilter, ConnectionFailedError, connect
 from tests.support.sentinels import NAME, Sentinel, watched
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
@@ -35,7 +34,7 @@ def test_what_a_url_says(
     url: str, sentinels: list[tuple[str, int]], name: str, wanted: dict[str, Any]
 ) -> None:
     """Sentinels with the default port, the primary's name, its database, user, password and options."""
-    for made in (connect(url), connect_asyncio(url)):
+    for made in (connect(url), bloomredis.asyncio.connect(url)):
         pool: Any = made.connection_pool
         found = [each.connection_pool.connection_kwargs for each in pool.sentinel_manager.sentinels]
         assert [(each["host"], each["port"]) for each in found] == sentinels
@@ -116,7 +115,7 @@ def test_a_sentinel_that_is_down_costs_no_time(secured: Sentinel) -> None:
     down, up = client.connection_pool.sentinel_manager.sentinels
     with patch.object(time, "sleep", side_effect=AssertionError("it waits")):
         assert client.ping()
-    pool: Any = connect_asyncio(url).connection_pool
+    pool: Any = bloomredis.asyncio.connect(url).connection_pool
     assert {each.get_retry()._retries for each in pool.sentinel_manager.sentinels} == {0}
     assert (down.connection_pool.connection_kwargs["port"], up.ping()) == (1, True)
 

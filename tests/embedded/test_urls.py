@@ -9,8 +9,7 @@ import sys
 import pytest
 import redis
 
-from bloomredis import BloomFilter
-from bloomredis.embedded import connect
+from bloomredis import BloomFilter, connect
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -119,7 +118,7 @@ def test_a_missing_package_is_named(url: str, package: str, monkeypatch: pytest.
 def test_only_embedded_servers_need_fcntl() -> None:
     """Where fcntl is missing, as on Windows, memory:// and outside servers work."""
     program = (
-        "import sys; sys.modules['fcntl'] = None; from bloomredis.embedded import connect;"
+        "import sys; sys.modules['fcntl'] = None; from bloomredis import connect;"
         "connect('memory://').ping(); connect('redis://host')"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

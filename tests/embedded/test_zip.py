@@ -14,7 +14,7 @@ from tests.support.readme import ROOT
 PROGRAM = """
 import sys; sys.path.insert(0, sys.argv[1])
 import bloomredis
-from bloomredis.embedded import connect
+from bloomredis import connect
 seen = bloomredis.BloomFilter(connect("embedded://"), "seen", capacity=100, error_rate=0.01)
 print(bloomredis.__file__.startswith(sys.argv[1]), seen.add("a"), seen.add("a"))
 """

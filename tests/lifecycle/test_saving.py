@@ -28,8 +28,8 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
     compat,
+    connect,
 )
-from bloomredis.embedded import connect
 from bloomredis.protocol.pieces import PIECE_BYTES
 from bloomredis.stored.saved import writing as restore
 from bloomredis.testing import later

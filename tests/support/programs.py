@@ -14,7 +14,7 @@ import redis
 
 PROGRAM = """
 import os, signal, sys
-from bloomredis.embedded import connect
+from bloomredis import connect
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell's "&" began the tests
 client = connect(sys.argv[1])
 print(client.info("server")["process_id"], client.config_get("dir")["dir"], flush=True)

@@ -19,6 +19,7 @@ from bloomredis.asyncio import (
     RotatingBloomFilter,
     ScalingBloomFilter,
     ShardedBloomFilter,
+    connect,
 )
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ async def stream() -> AsyncIterator[str]:
 async def urls() -> None:
     """A URL in place of a client."""
     seen = BloomFilter.from_url("redis://localhost", "seen", capacity=1_000, error_rate=0.01)
+    assert_type(connect("redis://localhost", socket_timeout=5), Redis)
     assert_type(seen, BloomFilter)
     await seen.close()
     async with seen as same:

@@ -8,7 +8,7 @@ import valkey.asyncio
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis.embedded import connect
+from bloomredis import connect
 
 SYNC = (
     redis.Redis(host="localhost", port=6379, decode_responses=True),

@@ -39,12 +39,14 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
     Skipped,
+    connect,
     instrument,
     keyed,
     plan,
 )
 
 log = logging.getLogger(__name__)
+assert_type(connect("redis://localhost", socket_timeout=5), redis.Redis)
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,8 @@ class ServerUrl:
 
         :raises ConnectionFailedError: the server cannot be reached, or is private to another process.
         """
-        connect = embedded.connect_asyncio if is_asyncio else embedded.connect
         if not embedded.is_private(self.url):
-            return _connected(connect, self.url)
+            return _connected(self.url, is_asyncio=is_asyncio)
         client = _private.get(self.key)
         if client is not None and is_asyncio:
             return _sibling(client)
@@ -50,7 +49,7 @@ class ServerUrl:
                     "embedded:///some/directory, which processes share",
                     passes=False,
                 )
-            client = _private[self.key] = _connected(connect, self.url)
+            client = _private[self.key] = _connected(self.url, is_asyncio=is_asyncio)
         return client
 
 
@@ -76,9 +75,9 @@ def is_address(client: object) -> bool:
     return isinstance(client, ServerUrl)
 
 
-def _connected(connect: Any, url: str) -> Any:
+def _connected(url: str, *, is_asyncio: bool) -> Any:
     try:
-        return connect(url)
+        return embedded.make_client(url, {}, is_asyncio=is_asyncio)
     except (ImportError, TypeError, ValueError):
         raise
     except Exception as error:  # redis-py reads the slot map of a cluster at once, which may fail
