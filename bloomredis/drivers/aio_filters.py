@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
-from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.aio import drive
 from bloomredis.drivers.aio_claiming import Claimer
 from bloomredis.drivers.aio_lifecycle import Portable
-from bloomredis.drivers.batches import async_batches, can_repeat_all
+from bloomredis.drivers.batches import async_batches
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.deduping import AsyncDeduping
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks
-from bloomredis.errors import BatchInterruptedError
 from bloomredis.later import later
-from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.steps import Op
@@ -30,9 +27,6 @@ if TYPE_CHECKING:
     from bloomredis.operations.whole import loading
 else:
     loading = later("bloomredis.operations.whole", "loading")
-
-UPDATE_ITEMS: Final = 16_384
-"""Items that `update` reads ahead and sends together."""
 
 
 class Filter(Claimer[I], Portable[I], AsyncDeduping):
@@ -180,22 +174,6 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
                 mask.take(await self.contains_many(batch))
         return mask.answers
 
-    async def update(self, items: Iterable[I] | AsyncIterable[I]) -> int:
-        """Add items; return how many were new.  An iterator is read batch by batch.
-
-        :raises BatchInterruptedError: an error stopped a batch; `error.rest` has the items of that batch that
-            have no answer.
-        """
-        new = rows = 0
-        async for batch in async_batches(items, UPDATE_ITEMS):
-            try:
-                with rows_from(rows):
-                    new += sum(await self.add_many(batch))
-            except (BatchInterruptedError, *TRANSIENT) as error:
-                raise_batch_of_stream(error, "update", batch, can_repeat_all=can_repeat_all(items, rows))
-            rows += len(batch)
-        return new
-
     @observed
     async def load(
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
@@ -249,15 +227,6 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         :raises FilterLostError: the filter was lost since this object first used it.
         """
         return await self._run(self._operations.info())
-
-    @observed
-    async def approximate_count(self) -> int:
-        """Estimate the number of items from the share of bits set; costs as much as `info`.
-
-        :raises ConnectionFailedError: no reply came.
-        :raises FilterLostError: the filter was lost since this object first used it.
-        """
-        return await self._run(self._operations.approximate_count())
 
     @observed
     async def clear(self) -> None:

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
-from bloomredis.bits.encoding import rows_from
-from bloomredis.drivers.batches import batches, can_repeat_all
+from bloomredis.drivers.batches import batches
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import SyncClient
@@ -17,9 +16,7 @@ from bloomredis.drivers.deduping import Deduping
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sync import drive
-from bloomredis.errors import BatchInterruptedError
 from bloomredis.later import later
-from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
 
@@ -27,9 +24,6 @@ if TYPE_CHECKING:
     from bloomredis.operations.whole import loading
 else:
     loading = later("bloomredis.operations.whole", "loading")
-
-UPDATE_ITEMS: Final = 16_384
-"""Items that `update` reads ahead and sends together."""
 
 
 class Filter(Claimer[I], Portable[I], Deduping):
@@ -129,22 +123,6 @@ class Filter(Claimer[I], Portable[I], Deduping):
                 mask.take(self.contains_many(batch))
         return mask.answers
 
-    def update(self, items: Iterable[I]) -> int:
-        """Add items; return how many were new.  An iterator is read batch by batch.
-
-        :raises BatchInterruptedError: an error stopped a batch; `error.rest` has the items of that batch that
-            have no answer.
-        """
-        new = rows = 0
-        for batch in batches(items, UPDATE_ITEMS):
-            try:
-                with rows_from(rows):
-                    new += sum(self.add_many(batch))
-            except (BatchInterruptedError, *TRANSIENT) as error:
-                raise_batch_of_stream(error, "update", batch, can_repeat_all=can_repeat_all(items, rows))
-            rows += len(batch)
-        return new
-
     @observed
     def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read.
@@ -196,15 +174,6 @@ class Filter(Claimer[I], Portable[I], Deduping):
         :raises FilterLostError: the filter was lost since this object first used it.
         """
         return self._run(self._operations.info())
-
-    @observed
-    def approximate_count(self) -> int:
-        """Estimate the number of items from the share of bits set; costs as much as `info`.
-
-        :raises ConnectionFailedError: no reply came.
-        :raises FilterLostError: the filter was lost since this object first used it.
-        """
-        return self._run(self._operations.approximate_count())
 
     @observed
     def clear(self) -> None:

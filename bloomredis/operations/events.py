@@ -16,7 +16,7 @@ class CallEvent(NamedTuple):
 
     :ivar filter: the filter's name.
     :ivar kind: its class, such as `BloomFilter`.
-    :ivar verb: the method, of the filter or of a claim: `add_many`, `commit`.  `update`, `dedupe` and the
+    :ivar verb: the method, of the filter or of a claim: `add_many`, `commit`.  `dedupe` and the
         masks call `add_many` and `contains_many`, and appear as those.
     :ivar items: number of items of the call; for `load` the items that were read; 0 for a call about the
         whole filter.

@@ -417,7 +417,7 @@ def test_others_may_use_the_whole_pool(any_server: Server, own: redis.Redis) -> 
     """After use, threads leave every connection of a small pool to other users."""
     with any_server.client(max_connections=4) as small:
         f = kept(small)
-        threads = [threading.Thread(target=f.update, args=(range(i, i + 50),)) for i in range(0, 200, 50)]
+        threads = [threading.Thread(target=f.add_many, args=(range(i, i + 50),)) for i in range(0, 200, 50)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -633,7 +633,7 @@ def test_an_exception_between_the_replies_of_a_pipeline(
 ) -> None:
     """No later call reads the remaining replies."""
     f = ShardedBloomFilter(own, "sharded", capacity=1000, error_rate=1e-9, shards=4)
-    f.update(range(20))
+    f.add_many(range(20))
     (connection,) = own.connection_pool._available_connections
     replies = [connection.read_response, _raising(KeyboardInterrupt)]
 
@@ -672,7 +672,7 @@ def test_greenlets(any_server: Server, own: redis.Redis) -> None:
             f"client = redis.Redis(unix_socket_path={any_server.socket!r})\n"
             "f = bloomredis.BloomFilter(client, 'green', capacity=10000, error_rate=1e-9)\n"
             "f.clear()\n"
-            "f.update(range(0, 2000, 2))\n"
+            "f.add_many(range(0, 2000, 2))\n"
             "jobs = [gevent.spawn(lambda k=k: [f.add(i) for i in range(k, 2000, 20)]) for k in range(20)]\n"
             "gevent.joinall(jobs, timeout=50)\n"
             "assert [job.value for job in jobs] == [[k % 2 == 1] * 100 for k in range(20)]\n"

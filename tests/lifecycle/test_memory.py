@@ -78,7 +78,7 @@ def test_a_shard_that_does_not_fit_is_refused(small: redis.Redis) -> None:
     """Its bits are made by its first write, which is refused; then the shard is its header alone."""
     small.config_set("maxmemory-policy", "allkeys-lru")
     f: Any = bloomredis.ShardedBloomFilter(small, "f", shards=2, **LARGE)
-    for call in (f.add, lambda item: f.update([item]), lambda item: f.load([item])):
+    for call in (f.add, lambda item: f.add_many([item]), lambda item: f.load([item])):
         with pytest.raises(BloomError, match=REFUSED):
             call("a")
     assert sum(small.strlen(key) for key in small.scan_iter("*f:*")) < 1000
@@ -103,11 +103,11 @@ def test_the_next_layer_that_does_not_fit_is_refused(small: redis.Redis) -> None
     f = bloomredis.ScalingBloomFilter(small, "f", capacity=1_000_000, error_rate=0.01, expansion=4)
     f.load(range(999_000))
     with pytest.raises(BloomError, match=REFUSED):
-        f.update(range(1_000_000, 1_050_000))
+        f.add_many(range(1_000_000, 1_050_000))
     assert all(small.exists(key) for key in OTHERS)
     assert all(f.contains_many(range(1000)))
     small.config_set("maxmemory", 10 * LIMIT)
-    f.update(range(1_000_000, 1_050_000))
+    f.add_many(range(1_000_000, 1_050_000))
     assert all(f.contains_many(range(1_000_000, 1_050_000)))
 
 

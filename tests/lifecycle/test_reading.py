@@ -34,7 +34,6 @@ TESTS: Final[dict[str, tuple[Callable[[Any], Any], Any]]] = {
 """Calls about items, and their answers if there is no filter."""
 READS: Final[dict[str, Callable[[Any, Any, redis.Redis], Any]]] = {
     "info": lambda _, f, __: f.info(),
-    "approximate_count": lambda _, f, __: f.approximate_count(),
     "save": lambda _, f, __: f.save(io.BytesIO()),
     "copy": lambda bloom, f, client: bloom.copy(f, client, "copy"),
     "snapshot": lambda _, f, __: f.snapshot(),

@@ -88,10 +88,6 @@ def masking(f: Any, wait: Any) -> Told:
     return [item for item, is_new in zip(ITEMS, met.value.results, strict=False) if is_new], ITEMS[CAPACITY:]
 
 
-def updating(f: Any, wait: Any) -> Told:
-    return interrupted(ITEMS, f.update)
-
-
 def deduping(f: Any, wait: Any) -> Told:
     new: list[str] = []
     source = iter(ITEMS)
@@ -126,7 +122,7 @@ def loading(f: Any, wait: Any) -> Told:
     return ITEMS[:CAPACITY], ITEMS[CAPACITY:]
 
 
-VERBS = (adding, adding_many, masking, updating, deduping, claiming, claiming_many, loading)
+VERBS = (adding, adding_many, masking, deduping, claiming, claiming_many, loading)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -42,13 +42,12 @@ def test_the_first_add_past_the_capacity_warns(
     "fill",
     [
         lambda f: f.add_many(range(105)),
-        lambda f: f.update(range(105)),
         lambda f: list(f.dedupe(range(105))),
         lambda f: f.load(range(105)),
         lambda f: [f._claim_and_commit(i) for i in range(105)],
         lambda f: [f.add(str(i)) for i in range(60)] + f.add_many(range(60, 105)),
     ],
-    ids=["add_many", "update", "dedupe", "load", "claims", "both"],
+    ids=["add_many", "dedupe", "load", "claims", "both"],
 )
 def test_every_way_to_add_counts(
     any_client: redis.Redis, warned: Callable[[], list[str]], fill: Callable[[Any], object]

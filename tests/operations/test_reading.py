@@ -1,4 +1,4 @@
-"""`update`, `dedupe` and `load` with iterators and errors."""
+"""`dedupe` and `load` with iterators and errors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ ITEMS = [f"item-{i}" for i in range(20_000)]
 
 def make(bloom: Any, client: Any, **options: Any) -> Any:
     return bloom(client, "seen", **{"capacity": 100_000, "error_rate": 1e-6} | options)
-
-
-def test_update_counts_the_new(bloom: Any, client: redis.Redis) -> None:
-    """It counts the new items of any iterable, over several batches."""
-    f = make(bloom, client, capacity=1_000_000, error_rate=0.01)
-    assert f.update(ITEMS[:8_500]) == 8_500
-    assert f.update(iter(ITEMS[:17_000])) == 8_500
-    assert f.update(()) == f.update({"item-1"}) == 0
 
 
 def test_dedupe_by_a_key(bloom: Any, client: redis.Redis) -> None:
@@ -112,21 +104,6 @@ def test_items_that_nobody_took_are_new_again(any_client: redis.Redis, missing: 
     assert got == (items if missing == "keep" else ["a", "b", "c"])
 
 
-@pytest.mark.parametrize("kind", ["BloomFilter", "CountingBloomFilter"])
-def test_an_interrupted_update_goes_on(any_client: redis.Redis, kind: str, seed: int) -> None:
-    """As its message says, the rest comes first, then the iterator's remaining items."""
-    client = Failing(any_client, 38)
-    client.lose[-1] = ("never", "lost")[seed % 2]
-    f = make(getattr(bloomredis, kind), client)
-    source = iter(ITEMS)
-    with pytest.raises(BatchInterruptedError, match=r"update\(error\.rest\) .* update\(iterator\)") as caught:
-        f.update(source)
-    f.update(caught.value.rest)
-    f.update(source)
-    assert f.contains_many(ITEMS) == [True] * len(ITEMS)
-    assert f.info().count == len(ITEMS)
-
-
 @pytest.mark.parametrize(
     ("kind", "capacity"),
     [("BloomFilter", 4_000_000), ("CountingBloomFilter", 100_000), ("ScalingBloomFilter", 4_000_000)],
@@ -165,5 +142,5 @@ def test_a_list_can_be_given_again(any_client: redis.Redis) -> None:
     """Nothing was executed, so the error is ConnectionFailedError."""
     f = make(BloomFilter, Failing(any_client, 0))
     with pytest.raises(ConnectionFailedError):
-        f.update(ITEMS)
-    assert f.update(ITEMS) == len(ITEMS)
+        f.load(ITEMS)
+    assert f.load(ITEMS) == len(ITEMS)

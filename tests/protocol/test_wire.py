@@ -31,7 +31,7 @@ def test_the_bytes_of_calls_about_items(any_server: Server, kind: str, name: str
     with any_server.client() as client:
         bloom, options = FILTERS[kind]
         filter_ = bloom(needs_module(client) if kind == "module" else client, name, **options)
-        filter_.update(range(4000 if kind == "layers" else 10))
+        filter_.add_many(range(4000 if kind == "layers" else 10))
         assert filter_.add("warm")
         assert "warm" in filter_
         for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):

@@ -65,9 +65,9 @@ class Sync:
     def together(self) -> object:
         """New items of a batch over one server's shards, and connections taken by the client's methods."""
         sharded = bloomredis.ShardedBloomFilter(self.client, "sharded", shards=4, **SIZE)  # type: ignore[arg-type]
-        sharded.update(range(50))
+        sharded.add_many(range(50))
         before = self.taken
-        return [sharded.update(range(100)), self.taken - before]
+        return [sum(sharded.add_many(range(100))), self.taken - before]
 
     def closed(self) -> object:
         """The answer after the server has closed the connection."""
@@ -169,8 +169,8 @@ class Async:
         shards = bloomredis.asyncio.ShardedBloomFilter(
             self.client, "asyncio sharded", capacity=100_000, error_rate=1e-9, shards=16
         )
-        await shards.update(range(100))
-        return await shards.update(range(30_000))
+        await shards.add_many(range(100))
+        return sum(await shards.add_many(range(30_000)))
 
     async def closed(self) -> object:
         """The answer after the server has closed the connection."""

@@ -8,7 +8,6 @@ from typing import Any
 FIRST_CALLS: dict[str, Callable[[Any], object]] = {
     "add": lambda f: f.add("a"),
     "add_many": lambda f: f.add_many(["a", "b"]),
-    "update": lambda f: f.update(["a", "b"]),
     "dedupe": lambda f: list(f.dedupe(["a", "b"])),
     "load": lambda f: f.load(["a", "b"]),
     "claim": lambda f: f.claim("a"),
@@ -22,7 +21,6 @@ CALLS = FIRST_CALLS | {
     "contains": lambda f: f.contains("a"),
     "contains_many": lambda f: f.contains_many(["a", "b"]),
     "info": lambda f: f.info(),
-    "approximate_count": lambda f: f.approximate_count(),
     "delete": lambda f: f.delete(),
 }
 """All verbs; the last one deletes the filter."""

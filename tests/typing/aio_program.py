@@ -66,8 +66,6 @@ async def items(seen: BloomFilter, names: list[str]) -> None:
     assert_type([number async for number in seen.dedupe([1, 2])], list[int])
     async for row in seen.dedupe([{"id": "a"}], key=lambda row: row.get("id"), missing="drop"):
         assert_type(row, dict[str, str])
-    assert_type(await seen.update(names), int)
-    await seen.update(stream())
     assert_type(await seen.load(names, progress=print), int)
     await seen.load(stream())
 
@@ -78,7 +76,6 @@ async def life(client: Redis) -> None:
     assert_type(seen, BloomFilter)
     await seen.reserve()
     assert_type(await seen.info(), FilterInfo)
-    assert_type(await seen.approximate_count(), int)
     await seen.clear()
     await seen.expire(timedelta(minutes=1))
     assert_type(await seen.delete(), bool)

@@ -16,7 +16,7 @@ OLDEST_WORKING: Final = (5, 0)
 
 _RULE: Final = "the rule on the page ACL rules of the documentation suffices"
 ONLY_FOR: Final = {
-    "bitcount": "info() and approximate_count()",
+    "bitcount": "info()",
     "bitop": "load()",
     "wait": "calls with min_replicas",
     "bitfield": "filters that count",

@@ -254,10 +254,6 @@ class ItemOperations(ABC):
         """Return the claim of a token."""
         return parse_token(token, self.name)
 
-    def approximate_count(self) -> Op[int]:
-        """Estimate the number of items from the share of bits set."""
-        return (yield from self.info()).approximate_count
-
     @abstractmethod
     def on_item(self, encoded: bytes, call: Callable[[Any], Op[T]]) -> Op[T]:
         """Run an operation on the part of the filter that has an item."""
