@@ -79,7 +79,7 @@ CALLS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "release": lambda _, claim: claim.release(),
     "claim_many": lambda f, _: f.claim_many(["f", "g"]),
     "commit_many": lambda f, claims: f.commit_many(claims),
-    "load": lambda f, _: f.load(f"item {i}" for i in range(50)),
+    "update": lambda f, _: f.update(f"item {i}" for i in range(50)),
     "remove": lambda f, _: f.remove("a"),
     "info": lambda f, _: f.info().count,
     "expire": lambda f, _: f.expire(500),

@@ -54,7 +54,7 @@ def _run(ours: Ours, threshold: int, items: Any) -> Answers:
     kept = loading.DENSE
     setattr(loading, "DENSE", threshold)  # noqa: B010 - otherwise a constant
     try:
-        ours.filter.load(items)
+        ours.filter.update(items)
     finally:
         setattr(loading, "DENSE", kept)  # noqa: B010
     return None

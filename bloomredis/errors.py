@@ -175,9 +175,9 @@ class BatchInterruptedError(BloomError):
     ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a minute.  No answer is
     lost then, even if the server processed some of these items and their replies were lost.
 
-    `add_many`, `contains_many` and `claim_many` have read an iterator to its end.  `dedupe` and `load`
+    `add_many`, `contains_many` and `claim_many` have read an iterator to its end.  `dedupe` and `update`
     read it in batches: `rest` has the items of the current batch, and the iterator still has the unread
-    items.  Continue with ``load(error.rest)``, then ``load(iterator)``.
+    items.  Continue with ``update(error.rest)``, then ``update(iterator)``.
 
     :ivar final: True if nobody can know any more whether the first item of `rest` was new; the cause is an
         `OutcomeUnknownError` that is `final` too.  Decide about this item, then continue with

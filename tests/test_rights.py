@@ -89,7 +89,7 @@ def whole_api(client: Any) -> set[str]:
     whole_claims(f, claims[0])
     f.expire(50)
     assert f.info().count == 6
-    assert f.load(LOADED) == len(LOADED)
+    assert f.update(LOADED) == len(LOADED)
     assert all(f.snapshot().contains_many(LOADED))
     moved(f, used, client)
     f.clear()
@@ -174,7 +174,7 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     await whole_claims_asyncio(f, claims[0])
     await f.expire(50)
     assert (await f.info()).count == 6
-    assert await f.load(LOADED) == len(LOADED)
+    assert await f.update(LOADED) == len(LOADED)
     assert all((await f.snapshot()).contains_many(LOADED))
     await moved_asyncio(f, used, client)
     await f.clear()
@@ -234,7 +234,7 @@ def other_kinds(client: Any, used: set[str]) -> None:
     with f.claim("c", 9) as claim:
         assert claim
     f.expire(50)
-    assert f.load(LOADED) == len(LOADED)
+    assert f.update(LOADED) == len(LOADED)
     assert all(sharded(client, "seen").contains_many(["a", *LOADED]))
     with client.pipeline(transaction=False) as pipe:
         f.queue_add(pipe, "d")
@@ -261,7 +261,7 @@ async def other_kinds_asyncio(client: Any, used: set[str]) -> None:
     async with f.claim("c", 9) as claim:
         assert claim
     await f.expire(50)
-    assert await f.load(LOADED) == len(LOADED)
+    assert await f.update(LOADED) == len(LOADED)
     assert all(await (await sharded(client, "seen")).contains_many(["a", *LOADED]))
     async with client.pipeline(transaction=False) as pipe:
         await f.queue_add(pipe, "d")
@@ -361,7 +361,7 @@ def use_module(client: redis.Redis) -> None:
     assert f.add("a")
     assert f.add_many(["a", "b", "c"]) == [False, True, True]
     assert f.contains("b")
-    assert f.load(LOADED) == len(LOADED)
+    assert f.update(LOADED) == len(LOADED)
     with client.pipeline(transaction=False) as pipe:
         f.queue_add(pipe, "d")
         f.queue_contains(pipe, "d")

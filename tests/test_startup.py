@@ -103,8 +103,8 @@ for seen in filters:
     client.script_flush()
     assert seen.add_many(["b", "c", "b"]) == [True, True, False] and seen.add("a") and not seen.add("a")
     assert seen.contains("a") and seen.contains_many(["b", "x"]) == [True, False]
-    assert list(seen.dedupe(["b", "d"])) == ["d"] and seen.load(["e"]) == 1 and "e" in seen
-    seen.load(map(str, range(500)))
+    assert list(seen.dedupe(["b", "d"])) == ["d"] and seen.update(["e"]) == 1 and "e" in seen
+    seen.update(map(str, range(500)))
     seen.info()
     if seen.name == "foreign":
         continue
@@ -126,7 +126,7 @@ async def in_asyncio():
     seen = bloomredis.asyncio.BloomFilter(client, "asyncio", **SIZE)
     assert await asyncio.gather(*(seen.add("a") for _ in range(3))) == [True, False, False]
     assert await seen.add_many(["b", "a"]) == [True, False]
-    await seen.load(map(str, range(500)))
+    await seen.update(map(str, range(500)))
     await client.aclose()
 
 asyncio.run(in_asyncio())

@@ -1,4 +1,4 @@
-"""Profile of `load`: stages of the client, the wire, the server, and copies of memory."""
+"""Profile of `update`: stages of the client, the wire, the server, and copies of memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ITEMS: Final = 1_000_000
 
 
 def load(bench: Bench, counters: Counters) -> Iterator[str]:
-    """Profile `load` of a million items into a filter of that capacity."""
+    """Profile `update` of a million items into a filter of that capacity."""
     items = strings("load", 0, _ITEMS)
     ours = Recorded(bench, "stages")
     yield f"### load of {_ITEMS:,}, for an item (read by {LOAD_ITEMS:,})"
@@ -80,10 +80,10 @@ def _whole_stages(ours: Recorded, items: Sequence[str]) -> dict[str, float]:
 def _sent(bench: Bench, counters: Counters, items: list[str]) -> Iterator[str]:
     """Compare the commands with a batch's bits with plain writes of the same bytes."""
     ours = Recorded(bench, "segments")
-    Recorded(bench, "other").filter.load(items)  # loads the script into the server
+    Recorded(bench, "other").filter.update(items)  # loads the script into the server
     sent = [
         command
-        for command in ours.recorder.record(lambda: ours.filter.load(items), lambda _: b"")
+        for command in ours.recorder.record(lambda: ours.filter.update(items), lambda _: b"")
         if len(_largest(command)) > 1000
     ]
     zeros = bytes(ours.layout.num_bits // 8)
@@ -117,7 +117,7 @@ def _largest(command: Command) -> bytes:
 
 def _whole(bench: Bench, counters: Counters, items: list[str]) -> str:
     runs: dict[str, Callable[[Any], object]] = {
-        "load()": lambda _: Ours(bench).filter.load(iter(items)),
+        "update()": lambda _: Ours(bench).filter.update(iter(items)),
     }
     if RedisBloom.missing(bench) is None:
         runs["BF.MADD in 1,000s"] = lambda _: fill(RedisBloom(bench))(items)

@@ -8,7 +8,7 @@ count, and comprehensions do where the interpreter calls them as functions (befo
 files; returns do not count. The figures do not depend on the speed of the machine.
 
 All filters are open before their walk, and the adds are warm: the server has their scripts. The first
-`load` is the first one on its server, so its walk includes the repetition after NOSCRIPT.
+`update` is the first one on its server, so its walk includes the repetition after NOSCRIPT.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _load(client: redis.Redis, count: int) -> Walk:
     filter_ = BloomFilter(client, f"load-{count}", **SIZE)
     filter_.add("opens the filter")
     with Walk() as walk:
-        filter_.load(f"item-{i}" for i in range(count))
+        filter_.update(f"item-{i}" for i in range(count))
     return walk
 
 

@@ -22,7 +22,7 @@ _ROWS: Final = {
     "64 asyncio tasks in add()": concurrency.tasks_of(64),
     "add_many() of 1,000, 1%": batch.name_of("new", 1_000, 1e-2),
     "contains_many() of 1,000, 1%": batch.name_of("contains", 1_000, 1e-2),
-    "load() of 1,000,000": bulk.load_of(1_000_000),
+    "update() of 1,000,000": bulk.load_of(1_000_000),
     "95% duplicates, one by one": streams.ONE_BY_ONE,
 }
 _COLOURS: Final = {

@@ -81,12 +81,12 @@ RATIOS: Final = (
     Row("`add_many()` of 1,000 items at 1%", "SETBITs in a pipeline", _NEW, OURS, PipelinedSetbit.name),
     Row("`contains_many()` of 1,000 items at 1%", "BF.MEXISTS", _TEST, OURS, NATIVE),
     Row("the same, server CPU", "BF.MEXISTS", _TEST, OURS, NATIVE, "cpu"),
-    Row("`load()` of a million items", "BF.MADD of 1,000", _LOAD, OURS, NATIVE),
+    Row("`update()` of a million items", "BF.MADD of 1,000", _LOAD, OURS, NATIVE),
     Row("`local_cache`, 95% repeats, one by one", "BF.ADD", streams.ONE_BY_ONE, streams.CACHED, NATIVE),
     *(Row(f'`layout="module"`, {what}', beside, name, MODULE, NATIVE) for what, beside, name in _ONE_ITEM),
     Row('`layout="module"`, `add_many()` of 1,000', "BF.MADD", _NEW, MODULE, NATIVE),
 )
-_LOADED: Final = "`load()` into a `BloomFilter`"
+_LOADED: Final = "`update()` into a `BloomFilter`"
 KINDS: Final = (
     Row("claim and commit of one item", "`add()`", claims.ONE, claims.CLAIMED, OURS),
     Row("64 asyncio tasks in `once`", "64 tasks in `add()`", claims.TASKS, claims.CLAIMED, OURS),
@@ -99,16 +99,16 @@ KINDS: Final = (
         Sharded.name,
         OURS,
     ),
-    Row("`load()` of a million into a `ShardedBloomFilter`", _LOADED, bulk.KINDS, Sharded.name, OURS),
+    Row("`update()` of a million into a `ShardedBloomFilter`", _LOADED, bulk.KINDS, Sharded.name, OURS),
     Row(
-        "`load()` of a million into a `ScalingBloomFilter` for 62,500",
+        "`update()` of a million into a `ScalingBloomFilter` for 62,500",
         _LOADED,
         bulk.KINDS,
         ScalingFromSmall.name,
         OURS,
     ),
-    Row("`load()` of a million into a `CountingBloomFilter`", _LOADED, bulk.KINDS, Counting.name, OURS),
-    Row("`load()` of a million into a `BloomFilter` for 50 million", _LOADED, bulk.KINDS, bulk.ROOMY, OURS),
+    Row("`update()` of a million into a `CountingBloomFilter`", _LOADED, bulk.KINDS, Counting.name, OURS),
+    Row("`update()` of a million into a `BloomFilter` for 50 million", _LOADED, bulk.KINDS, bulk.ROOMY, OURS),
 )
 
 

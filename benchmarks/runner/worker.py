@@ -78,7 +78,7 @@ class Synchronous:
         """Load items into an empty filter."""
         self._client.delete(self._loaded)
         filter_ = BloomFilter(self._client, self._loaded, **SIZE)
-        filter_.load(items)
+        filter_.update(items)
         return filter_.info().count
 
     def dedupe(self, items: Items) -> int:

@@ -1,4 +1,4 @@
-"""Workloads of a million items and more: `load`, and a published case.
+"""Workloads of a million items and more: `update`, and a published case.
 
 The published case: 10,000,000 random lower-case strings of 4 to 12 letters into 2^32 bits with 8 hashes;
 2,574 adds a second one by one, 12,000 in pipelines. This library's header takes 512 of the bits.
@@ -131,12 +131,12 @@ class _Fresh:
 
 
 def load(peer: Peer) -> Callable[[Iterable[str]], None]:
-    """Return a function that loads items with `load`."""
+    """Return a function that loads items with `update`."""
     assert isinstance(peer, OwnFilter)
     filter_ = peer.filter
 
     def run(items: Iterable[str]) -> None:
-        filter_.load(iter(items))
+        filter_.update(iter(items))
 
     return run
 

@@ -1,4 +1,4 @@
-"""Memory of a filter on the server, and of `load` and `dedupe` in the client."""
+"""Memory of a filter on the server, and of `update` and `dedupe` in the client."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _work(path: str, name: str, verb: str, size: int) -> int:
     ours = BloomFilter.open(redis.Redis(unix_socket_path=path), name)
     before, items = _peak(), Generated(verb, size)
     if verb == "load":
-        ours.load(items)
+        ours.update(items)
     else:
         deque(ours.dedupe(items), maxlen=0)
     return _peak() - before

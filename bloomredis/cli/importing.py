@@ -83,7 +83,7 @@ def import_(  # long: the signature declares every option
         with stop.waiting():
             found = _filter(client, name, wanted, None)
         lines = _Lines(lines_of(paths, stop, quiet=False, keep_cr=keep_cr))
-        read = found.load(lines)
+        read = found.update(lines)
         report({"read": read, "count": found.info().count}, as_json=as_json)
         if lines.end:
             raise lines.end
@@ -121,7 +121,7 @@ def _load_set(found: Any, members: Members, *, restart: bool) -> int:
     if restart:
         members.forget()
     with progress.shown("importing") as show:
-        read: int = found.load(members.items(), progress=_noting(members, show))
+        read: int = found.update(members.items(), progress=_noting(members, show))
     members.forget()
     members.check()
     return members.before + read

@@ -90,7 +90,7 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
     require_sync(seen, "load()")
     _open(seen)
     whole = _reopened(seen)  # which raises if the filter is lost meanwhile, whoever goes on with it
-    read: int = whole.load(items)
+    read: int = whole.update(items)
     whole.add(_present(whole, marker))
     return read
 
@@ -100,7 +100,7 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     require_async(seen, "load_asyncio()")
     await _open(seen)
     whole = _reopened(seen)  # as in load()
-    read: int = await whole.load(items)
+    read: int = await whole.update(items)
     await whole.add(_present(whole, marker))
     return read
 

@@ -175,7 +175,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         return mask.answers
 
     @observed
-    async def load(
+    async def update(
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read.
@@ -188,7 +188,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         The memory that a load takes depends on the filter's size, not on the number of items: about 10 MB
         plus twice the filter's size, up to 250 MB.  A filter of more than 128 MB is loaded probe by probe.
 
-        After an error, call `load` again with all items.  The filter's `count` then lacks at most the new
+        After an error, call `update` again with all items.  The filter's `count` then lacks at most the new
         items of the batch that was interrupted.
 
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
@@ -199,7 +199,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         """
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
-        return await self._run(self._operations.load(async_batches(items, loading.LOAD_ITEMS), progress))
+        return await self._run(self._operations.update(async_batches(items, loading.LOAD_ITEMS), progress))
 
     @observed
     async def reserve(self) -> None:

@@ -124,7 +124,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         return mask.answers
 
     @observed
-    def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:
+    def update(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read.
 
         The items are collected in batches; a larger filter gets larger ones.  A dense batch is OR-ed into the
@@ -135,7 +135,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         The memory that a load takes depends on the filter's size, not on the number of items: about 10 MB
         plus twice the filter's size, up to 250 MB.  A filter of more than 128 MB is loaded probe by probe.
 
-        After an error, call `load` again with all items.  The filter's `count` then lacks at most the new
+        After an error, call `update` again with all items.  The filter's `count` then lacks at most the new
         items of the batch that was interrupted.
 
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
@@ -146,7 +146,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         """
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
-        return self._run(self._operations.load(batches(items, loading.LOAD_ITEMS), progress))
+        return self._run(self._operations.update(batches(items, loading.LOAD_ITEMS), progress))
 
     @observed
     def reserve(self) -> None:

@@ -286,7 +286,7 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     A counter that has reached 15 stays at 15, so that it never causes an item to be missed.  Items that were
     added that often are found even after they were removed.
 
-    The filter takes four times the memory of a filter in the classic layout.  `load` works like `add_many`;
+    The filter takes four times the memory of a filter in the classic layout.  `update` works like `add_many`;
     after an error, do not give it items again that were already counted.
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.

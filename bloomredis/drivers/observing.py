@@ -53,7 +53,7 @@ _COUNTING: Final[dict[str, tuple[Callable[[object], int], Callable[[Any], Number
     "contains": (_one, lambda there: (1, int(not there), 0, 0)),
     "add_many": (_each, lambda new: (len(new), sum(new), 0, 0)),
     "contains_many": (_each, lambda there: (len(there), len(there) - sum(there), 0, 0)),
-    "load": (_none, lambda read: (read, None, 0, 0)),
+    "update": (_none, lambda read: (read, None, 0, 0)),
     "claim": (_one, lambda claim: _of_claims([claim])),
     "claim_many": (_each, _of_claims),
     **dict.fromkeys(

@@ -18,7 +18,7 @@ class CallEvent(NamedTuple):
     :ivar kind: its class, such as `BloomFilter`.
     :ivar verb: the method, of the filter or of a claim: `add_many`, `commit`.  `dedupe` and the
         masks call `add_many` and `contains_many`, and appear as those.
-    :ivar items: number of items of the call; for `load` the items that were read; 0 for a call about the
+    :ivar items: number of items of the call; for `update` the items that were read; 0 for a call about the
         whole filter.
     :ivar new: number of items that were new; for `claim` and `claim_many` the items that were claimed, for
         `contains` and `contains_many` the items that are not in the filter.  None for other verbs, and after

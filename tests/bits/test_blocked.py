@@ -117,7 +117,7 @@ def test_info_expects_what_the_blocks_do(any_server: Server) -> None:
 def test_a_full_filter_knows_everything(any_client: redis.Redis) -> None:
     """The estimated error rate of a full filter is 1, which needs no estimate of its items."""
     f = BloomFilter(any_client, "seen", capacity=1000, error_rate=0.01, layout="blocked")
-    f.load(range(100_000))
+    f.update(range(100_000))
     info = f.info()
     assert info.fill_ratio == 1
     assert info.estimated_error_rate == 1

@@ -25,7 +25,7 @@ def test_a_filter_grows_from_now_on(any_server: Server) -> None:
     """The command prints what it made; all items are found afterwards, and more than the capacity fit."""
     url, old, new = ("--url", any_server.url), range(1000), range(1000, 5000)
     with any_server.client() as client:
-        BloomFilter(client, "seen", **PLAN, ttl=500).load(old)
+        BloomFilter(client, "seen", **PLAN, ttl=500).update(old)
         done = run_command("adopt", "seen", *url, "--expansion", 4, "--tightening-ratio", "20%", "--json")
         assert done.returncode == 0
         made = json.loads(done.stdout)

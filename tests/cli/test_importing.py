@@ -80,7 +80,7 @@ def test_an_import_goes_on_where_it_was(any_client: redis.Redis) -> None:
     rest = list(second.items())
     assert 0 < second.before <= 16_000
     assert len(rest) == 30_000 - second.before
-    f.load(rest)
+    f.update(rest)
     assert all(f.contains_many(MEMBERS))
     second.check()
     second.forget()
@@ -131,7 +131,7 @@ def test_imports_that_never_continue(any_server: Server, any_client: redis.Redis
     for source, found in ((any_client, bitmap), (blind, seen)):
         members = Members(source, "spider:dupefilter")
         members.go_on(any_client, found.name, found.info().generation)
-        found.load(islice(members.items(), 20_000), progress=members.note)
+        found.update(islice(members.items(), 20_000), progress=members.note)
         assert any_client.keys("*import*") == []
     any_client.acl_deluser("blind")
     blind.close()
@@ -195,7 +195,7 @@ def interrupted(client: redis.Redis) -> BloomFilter[Any]:
     members = reading(client, f)
     items = members.items()
     for done in range(1000, 16_001, 1000):
-        f.load(islice(items, 1000))
+        f.update(islice(items, 1000))
         members.note(done)
     assert client.keys("*import*")
     return f
@@ -232,14 +232,14 @@ def test_a_signal_ends_the_wait_for_a_server(option: str) -> None:
 
 @pytest.mark.long
 def test_a_set_of_a_million_is_imported(any_client: redis.Redis) -> None:
-    """All of a million members are imported; the log has the times of this and of `load`, twice as fast."""
+    """All of a million members are imported; the log has the times of this and of `update`, twice as fast."""
     members, seconds = million(any_client), {}
     for way in ("load", "import"):
         f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=1e-6)
         f.reserve()
         begin = time.perf_counter()
         if way == "load":
-            f.load(members)
+            f.update(members)
         else:
             assert _load_set(f, reading(any_client, f, "set"), restart=False) == 1_000_000
         seconds[way] = time.perf_counter() - begin

@@ -27,7 +27,7 @@ def test_doctor_knows_the_module(any_client: redis.Redis) -> None:
     """Doctor says that the module could be used, and says nothing if the filter uses it."""
     needs_module(any_client)
     assert "has a Bloom filter module" in seen(any_client, None)
-    BloomFilter(any_client, "seen", **MODULE).load(range(3000))
+    BloomFilter(any_client, "seen", **MODULE).update(range(3000))
     assert "module" not in seen(any_client, "module")
     assert "was made for" not in seen(any_client, "module")
 

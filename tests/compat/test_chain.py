@@ -149,7 +149,7 @@ def test_a_put_of_the_systems_goes_to_the_bitmap_that_was_begun(client: redis.Re
 def test_a_load_into_a_chain_grows_it(bloom: Any, client: redis.Redis) -> None:
     """A batch too dense for one bitmap is sent as probes and grows the chain; a chain has no snapshot."""
     f = bloom(client, "bloomfilter", layout=CHAIN)
-    assert f.load(MANY) == len(MANY)
+    assert f.update(MANY) == len(MANY)
     assert all(f.contains_many(MANY))
     assert len(links(client)) > 2
     with pytest.raises(TypeError, match="several bitmaps"):

@@ -27,7 +27,7 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
     "contains_many": lambda _, f: f.contains_many(["new", "newer"]),
     "claim": lambda _, f: f.claim("new"),
     "commit": by_claim,
-    "load": lambda _, f: f.load([*(f"item-{i}" for i in range(2000)), "new"]),
+    "update": lambda _, f: f.update([*(f"item-{i}" for i in range(2000)), "new"]),
     "snapshot": lambda _, f: f.snapshot(),
     "clear": lambda _, f: f.clear(),
     "expire": lambda _, f: f.expire(100),

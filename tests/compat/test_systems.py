@@ -49,7 +49,7 @@ def test_the_system_reads_what_was_written(bloom: Any, client: redis.Redis, syst
     f.add_many(items[1:8])
     claim = f.claim(items[8])
     bloom.wait(claim.commit())
-    f.load(items[9:15])
+    f.update(items[9:15])
     for item, offsets in cases[:15]:
         assert system.stand_in.has(client, offsets), item
     f.add_many(items)

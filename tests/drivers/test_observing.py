@@ -54,11 +54,11 @@ def test_each_verb_has_its_numbers(bloom: Any, any_client: redis.Redis, events: 
     f.add_many(["b", "c"])
     list(f.dedupe(["c", "d"]))
     f.new_mask(["e"])
-    f.load(["f", "g"])
+    f.update(["f", "g"])
     assert numbers(events) == [
         *(("add", 1, 1), ("add", 1, 0), ("contains", 1, 1)),
         *(("add_many", 3, 1), ("contains_many", 2, 1), ("add_many", 2, 1), ("add_many", 2, 1)),
-        *(("add_many", 1, 1), ("load", 2, None)),
+        *(("add_many", 1, 1), ("update", 2, None)),
     ]
     f.info()
     bloom.copy(f, any_client, "other")
@@ -178,7 +178,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "add_many": lambda f, _: f.add_many(["a"]),
     "contains_many": lambda f, _: f.contains_many(["a"]),
     "remove": lambda f, _: f.remove("a"),
-    "load": lambda f, _: f.load(["a"]),
+    "update": lambda f, _: f.update(["a"]),
     "claim": lambda f, _: f.claim("b"),
     "claim_many": lambda f, _: f.claim_many(["c"]),
     "commit_many": lambda f, _: f.commit_many([]),
@@ -283,13 +283,13 @@ def test_a_call_inside_another_has_its_own_round_trips(
     seen, others = (BloomFilter(any_client, name, **SIZE) for name in "ab")
     seen.add("x")
     others.add("x")
-    seen.load(["warm"])
+    seen.update(["warm"])
     events.clear()
-    seen.load(item for item in ("i", "j", "k") if not others.contains(item))
+    seen.update(item for item in ("i", "j", "k") if not others.contains(item))
     alone, load = events[:-1], events[-1]
     assert [(each.verb, each.round_trips) for each in alone] == [("contains", 1)] * 3
     events.clear()
-    seen.load(["l", "m", "n"])
+    seen.update(["l", "m", "n"])
     assert load.round_trips == events[0].round_trips
     assert of_thread.meter is None
 

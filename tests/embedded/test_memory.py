@@ -30,7 +30,7 @@ def test_items(bloom: Any, kind: str) -> None:
     assert list(f.dedupe(["b", "c", "c"])) == ["c"]
     assert f.new_mask(["c", "d"]).tolist() == [False, True]
     assert f.contains_mask(["d", "e"]).tolist() == [True, False]
-    assert f.load(map(str, range(20))) == 20
+    assert f.update(map(str, range(20))) == 20
     assert [f.add("19"), f.info().capacity] == [False, 100]
 
 

@@ -149,7 +149,7 @@ class Storm:
         if verb == "remove":
             with nodes.client() as client:
                 items = [item for own in range(WORKERS) for item in self.items(own)]
-                bloomredis.CountingBloomFilter(client, "seen", **SIZE).load(items)
+                bloomredis.CountingBloomFilter(client, "seen", **SIZE).update(items)
 
     @property
     def goes_on(self) -> bool:

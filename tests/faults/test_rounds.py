@@ -31,7 +31,7 @@ VERBS: dict[str, Verb] = {
     "add_many": lambda f: f.add_many(["x", "y"]),
     "claim": lambda f: f.claim("x"),
     "claim_many": lambda f: f.claim_many(["x", "y"]),
-    "load": lambda f: f.load(map(str, range(500))),
+    "update": lambda f: f.update(map(str, range(500))),
     "expire": lambda f: f.expire(60) if hasattr(f, "expire") else f.add("x"),
 }
 CREATING = ("reserve", "add_layer", "settle_record")

@@ -262,7 +262,7 @@ def test_a_mark_disturbs_nobody(bloom: Any, client: redis.Redis, kind: str) -> N
     assert seen.add("before") is False
     assert seen.contains_many(["before", "b"]) == [True, False]
     client.setrange("seen", FLAGS_BYTE, b"\0")
-    assert seen.load(range(500)) == 500
+    assert seen.update(range(500)) == 500
     client.setrange("seen", FLAGS_BYTE, b"\1")
     assert seen.info().count in (500, 501, 502)  # a counting filter counts the second add of "before"
 
@@ -315,7 +315,7 @@ def test_a_load_after_a_mark_is_still_fast(any_server: Server) -> None:
         seen.add("before")
         mark(client)
         before: Any = client.info("stats")
-        assert seen.load(range(3000)) == 3000
+        assert seen.update(range(3000)) == 3000
         after: Any = client.info("stats")
         assert after["total_commands_processed"] - before["total_commands_processed"] < 1000
         assert seen.info().count == pytest.approx(3001, abs=30)

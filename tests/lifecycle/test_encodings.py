@@ -76,7 +76,7 @@ def test_another_encoding_is_refused(client: redis.Redis, bloom: Any, kind: str,
         for call in (other.add, other.contains, other.claim):
             with pytest.raises(FilterMismatchError, match=r"encode=|secret"):
                 call("x")
-        for call in (other.add_many, other.load):
+        for call in (other.add_many, other.update):
             with pytest.raises(FilterMismatchError):
                 call(ITEMS)
         with pytest.raises(FilterMismatchError):

@@ -78,7 +78,7 @@ def test_a_shard_that_does_not_fit_is_refused(small: redis.Redis) -> None:
     """Its bits are made by its first write, which is refused; then the shard is its header alone."""
     small.config_set("maxmemory-policy", "allkeys-lru")
     f: Any = bloomredis.ShardedBloomFilter(small, "f", shards=2, **LARGE)
-    for call in (f.add, lambda item: f.add_many([item]), lambda item: f.load([item])):
+    for call in (f.add, lambda item: f.add_many([item]), lambda item: f.update([item])):
         with pytest.raises(BloomError, match=REFUSED):
             call("a")
     assert sum(small.strlen(key) for key in small.scan_iter("*f:*")) < 1000
@@ -101,7 +101,7 @@ def test_a_restored_filter_that_does_not_fit_is_refused(any_server: Server, smal
 def test_the_next_layer_that_does_not_fit_is_refused(small: redis.Redis) -> None:
     """The filter keeps what it has, and goes on when there is room."""
     f = bloomredis.ScalingBloomFilter(small, "f", capacity=1_000_000, error_rate=0.01, expansion=4)
-    f.load(range(999_000))
+    f.update(range(999_000))
     with pytest.raises(BloomError, match=REFUSED):
         f.add_many(range(1_000_000, 1_050_000))
     assert all(small.exists(key) for key in OTHERS)

@@ -312,7 +312,7 @@ def test_what_others_add_meanwhile_stays(any_server: Server) -> None:
         try:
             for turn in range(6):
                 other = BloomFilter(second if turn % 2 else client, f"other-{turn}", **LARGE)
-                other.load(range(turn * 1000, turn * 1000 + 1000))
+                other.update(range(turn * 1000, turn * 1000 + 1000))
                 one.merge(other)
         finally:
             done.set()
@@ -325,7 +325,7 @@ def test_a_lost_source_is_an_error(any_client: redis.Redis) -> None:
     """The parts merged before the loss stay; the caller can start again with the current filter."""
     one, other = (BloomFilter(any_client, name, **LARGE) for name in ("one", "other"))
     one.reserve()
-    other.load(range(1000))
+    other.update(range(1000))
 
     class Clearing:
         """A client that clears the other filter before the second round trip."""

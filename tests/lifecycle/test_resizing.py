@@ -97,7 +97,7 @@ def test_a_second_filter_beside_one_in_use(client: redis.Redis) -> None:
         fleet.version = lambda item: claimed(first, item, second.add)
         fleet.wait()
     source = ["kept", *range(ITEMS_OF_EACH)]
-    assert second.load(source) == len(source)
+    assert second.update(source) == len(source)
     assert dict(fleet.done) == dict.fromkeys(range(ITEMS_OF_EACH), 1)
 
     fleet.version = lambda item: claimed(second, item)

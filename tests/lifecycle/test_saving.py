@@ -270,7 +270,7 @@ def test_items_from_before_are_saved_while_others_add(any_server: Server) -> Non
 
     with any_server.client() as client, ThreadPoolExecutor() as threads:
         f = BloomFilter(client, "seen", capacity=2_000_000, error_rate=0.01)
-        f.load(range(1000))
+        f.update(range(1000))
         adding = threads.submit(add)
         try:
             for turn in range(5):
@@ -285,7 +285,7 @@ def test_items_from_before_are_saved_while_others_add(any_server: Server) -> Non
 def test_a_filter_that_is_cleared_meanwhile_is_not_saved(any_client: redis.Redis, tmp_path: Path) -> None:
     """The call raises, and the file stays as it was."""
     f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=0.01)
-    f.load(range(1000))
+    f.update(range(1000))
     path = tmp_path / "seen.bloom"
     path.write_bytes(b"before")
 
@@ -302,7 +302,7 @@ def test_a_filter_that_is_cleared_meanwhile_is_not_saved(any_client: redis.Redis
 def test_a_filter_that_is_cleared_meanwhile_is_not_copied(bloom: Any, any_client: redis.Redis) -> None:
     """The call raises, and no key of the copy is left."""
     f = bloom(any_client, "seen", capacity=2_000_000, error_rate=0.01)
-    f.load(range(1000))
+    f.update(range(1000))
     written: list[bytes] = []
 
     def clear(done: int, _: int) -> None:
@@ -393,7 +393,7 @@ def test_what_is_written_lives_on_while_more_is(
 def test_parts_that_vanish_meanwhile_are_an_error(any_client: redis.Redis) -> None:
     """If a part is evicted during the restore, the call raises, and no filter exists."""
     f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=0.01)
-    f.load(range(50_000))
+    f.update(range(50_000))
 
     def evict(done: int, _: int) -> None:
         if done == 8 * PIECE_BYTES:

@@ -88,7 +88,7 @@ def test_large_filters(own_server: Server, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "seen.bloom"
     with own_server.client() as client:
         found = getattr(bloomredis, of)(client, "seen", error_rate=0.01, **parameters)
-        found.load(ITEMS)
+        found.update(ITEMS)
         run = [sys.executable, "-c", PROGRAM, own_server.url, of, str(path)]
         report = json.loads(subprocess.run(run, stdout=subprocess.PIPE, env=ENVIRONMENT, check=True).stdout)
         size = path.stat().st_size

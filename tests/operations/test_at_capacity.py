@@ -118,7 +118,7 @@ def claiming_many(f: Any, wait: Any) -> Told:
 def loading(f: Any, wait: Any) -> Told:
     """A load has no answers; its error says how many of the items are in."""
     with pytest.raises((FilterFullError, BatchInterruptedError), match=FULL):
-        f.load(ITEMS)
+        f.update(ITEMS)
     return ITEMS[:CAPACITY], ITEMS[CAPACITY:]
 
 
@@ -146,11 +146,11 @@ def test_each_verb_stops_at_the_capacity(bloom: Any, client: redis.Redis, layout
 def test_a_load_of_segments_stops_at_the_capacity(any_client: redis.Redis) -> None:
     """It reads the bits first, and counts the items before it writes them."""
     f = BloomFilter(any_client, "f", capacity=20_000, error_rate=1e-6, on_full="raise")
-    f.load(range(15_000))
-    assert f.load(range(15_000)) == 15_000
+    f.update(range(15_000))
+    assert f.update(range(15_000)) == 15_000
     assert f.info().count == 15_000
-    with pytest.raises(FilterFullError, match=r"load\(\) has added the first"):
-        f.load(range(100_000))
+    with pytest.raises(FilterFullError, match=r"update\(\) has added the first"):
+        f.update(range(100_000))
     assert f.info().count == 20_000
     assert f.contains_many(range(20_000)) == [True] * 20_000
     assert sum(f.contains_many(range(20_000, 100_000))) < 10
@@ -164,13 +164,13 @@ def test_what_a_load_takes_back_is_no_loss(any_server: Server) -> None:
 
     def load_too() -> None:
         counts.append(seen.info().count)
-        seen.load(range(30_000))
+        seen.update(range(30_000))
         counts.append(seen.info().count)
 
     with proxied(any_server.socket) as proxy:
         f = BloomFilter(proxy.client(), "f", **options)
         proxy.plan("or_segment", after(load_too, passed))
-        f.load(range(30_000))
+        f.update(range(30_000))
     counts.append(seen.info().count)
     assert counts[0] < counts[1] > counts[2] > 29_000
 

@@ -52,7 +52,7 @@ VERBS = [
     "add_many",
     "contains_many",
     "claim_many",
-    "load",
+    "update",
     "dedupe",
     "new_mask",
     "contains_mask",
@@ -83,7 +83,7 @@ def test_bytes_of_numpy_that_may_have_lost_their_end_are_refused(
     assert any_client.keys() == []
     for whole in (np.array(["1234", "5678"], dtype="S"), lost.view("V4"), np.array(DIGESTS, dtype=object)):
         call(f, verb, whole)
-    if verb in {"add_many", "load", "dedupe", "new_mask"}:
+    if verb in {"add_many", "update", "dedupe", "new_mask"}:
         assert f.contains_many(["1234", *DIGESTS]) == [True] * 4
 
 
@@ -149,7 +149,7 @@ def test_a_null_gives_its_row(bloom: Any, any_client: redis.Redis, verb: str, co
         call(make(bloom, any_client), verb, column)
 
 
-@pytest.mark.parametrize("verb", ["load", "dedupe", "new_mask"])
+@pytest.mark.parametrize("verb", ["update", "dedupe", "new_mask"])
 def test_rows_are_counted_over_all_batches(bloom: Any, any_client: redis.Redis, seed: int, verb: str) -> None:
     """Rows are counted from the start of the column, not of the batch, for every kind of filter."""
     f = make(bloom, any_client, kind=KINDS[seed % len(KINDS)], error_rate=0.5)

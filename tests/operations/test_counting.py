@@ -120,7 +120,7 @@ def test_the_other_calls(bloom: Any, client: redis.Redis) -> None:
     """Batches, dedupe, load, claims, pipelines, expiry and clearing work as for every filter."""
     f = make(bloom, client)
     assert list(f.dedupe(["a", "b", "a"])) == ["a", "b"]
-    assert f.load(range(300)) == 300
+    assert f.update(range(300)) == 300
     claim = f.claim("c")
     bloom.wait(claim.commit())
     assert f.claim("c").state == "done"

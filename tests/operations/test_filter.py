@@ -270,7 +270,7 @@ def test_clients_that_decode(bloom: Any, server: Server) -> None:
             f = make(bloom, client)
             assert f.add_many(["a", "b", "a"]) == [True, True, False]
             assert f.info().count == 2
-            assert f.load(range(500)) == 500
+            assert f.update(range(500)) == 500
             assert all(f.snapshot().contains_many(["a", *range(500)]))
 
 

@@ -43,11 +43,11 @@ def test_the_first_add_past_the_capacity_warns(
     [
         lambda f: f.add_many(range(105)),
         lambda f: list(f.dedupe(range(105))),
-        lambda f: f.load(range(105)),
+        lambda f: f.update(range(105)),
         lambda f: [f._claim_and_commit(i) for i in range(105)],
         lambda f: [f.add(str(i)) for i in range(60)] + f.add_many(range(60, 105)),
     ],
-    ids=["add_many", "dedupe", "load", "claims", "both"],
+    ids=["add_many", "dedupe", "update", "claims", "both"],
 )
 def test_every_way_to_add_counts(
     any_client: redis.Redis, warned: Callable[[], list[str]], fill: Callable[[Any], object]
@@ -80,7 +80,7 @@ def test_what_others_add_is_seen(
 def test_a_load_past_the_capacity_warns(any_client: redis.Redis, warned: Callable[[], list[str]]) -> None:
     """Also if it sent segments of bits, which no script stops."""
     f = make(BloomFilter, any_client, capacity=10_000)
-    f.load(range(50_000))
+    f.update(range(50_000))
     assert f.info().count > 10_000
     assert len(warned()) == 1
     f.add("more")
@@ -91,7 +91,7 @@ def test_a_full_filter_raises(bloom: Any, client: redis.Redis) -> None:
     """Exactly the capacity is added; each later new item is refused, and a known one is answered."""
     f = make(bloom, client, on_full="raise")
     assert [f.add(str(i)) for i in range(100)] == [True] * 100
-    for call, argument in ((f.add, "more"), (f.add_many, ["more"]), (f.load, ["more"]), (f.claim, "more")):
+    for call, argument in ((f.add, "more"), (f.add_many, ["more"]), (f.update, ["more"]), (f.claim, "more")):
         with pytest.raises(FilterFullError, match="is full and was made for capacity 100"):
             bloom.wait(call(argument))
     assert f.add("0") is False

@@ -69,7 +69,7 @@ def test_the_bits_are_those_of_add(
     for each in (f, g):
         each.add_many(ITEMS[:500])
     done: list[int] = []
-    assert f.load(iter([*ITEMS, *ITEMS[:100]]), done.append) == len(ITEMS) + 100
+    assert f.update(iter([*ITEMS, *ITEMS[:100]]), done.append) == len(ITEMS) + 100
     assert done[-1] == len(ITEMS) + 100
     assert done == sorted(set(done))
     g.add_many(ITEMS)
@@ -81,15 +81,15 @@ def test_the_bits_are_those_of_add(
 def test_a_load_can_be_repeated(bloom: Any, client: redis.Redis) -> None:
     """A repeated load changes neither bits nor count."""
     f = make(bloom, client)
-    f.load(ITEMS)
+    f.update(ITEMS)
     before = bits(client), f.info().count
-    f.load(reversed(ITEMS))
+    f.update(reversed(ITEMS))
     assert (bits(client), f.info().count) == before
 
 
 def test_nothing_to_load(bloom: Any, any_client: redis.Redis) -> None:
     """It returns 0 and creates the filter."""
-    assert make(bloom, any_client).load([]) == 0
+    assert make(bloom, any_client).update([]) == 0
     assert any_client.exists("seen")
 
 
@@ -97,13 +97,13 @@ def test_nothing_to_load(bloom: Any, any_client: redis.Redis) -> None:
 def test_one_string_is_no_iterable_of_items(bloom: Any, any_client: redis.Redis, items: Any) -> None:
     """A string is refused: it would be loaded letter by letter."""
     with pytest.raises(TypeError, match="not one"):
-        make(bloom, any_client).load(items)
+        make(bloom, any_client).update(items)
 
 
 def test_a_bad_item_is_named(bloom: Any, any_client: redis.Redis) -> None:
     """The error names its type, also if a thread hashes it."""
     with pytest.raises(TypeError, match="float"):
-        make(bloom, any_client).load(["a", 1.5])
+        make(bloom, any_client).update(["a", 1.5])
 
 
 SOURCES: dict[str, Callable[[], Any]] = {
@@ -122,8 +122,8 @@ SOURCES: dict[str, Callable[[], Any]] = {
 def test_every_source_of_items(source: str, any_server: Server, in_small_batches: None) -> None:
     """Arrays and columns give the same bits as a list."""
     with any_server.client() as client:
-        assert make(BloomFilter, client).load(SOURCES[source]()) == len(ITEMS)
-        make(BloomFilter, client, "other").load(ITEMS)
+        assert make(BloomFilter, client).update(SOURCES[source]()) == len(ITEMS)
+        make(BloomFilter, client, "other").update(ITEMS)
         assert bits(client) == bits(client, "other")
 
 
@@ -132,7 +132,7 @@ def test_numbers_are_their_decimal_text(numbers: Any, any_server: Server) -> Non
     """Numbers are their decimal text, in every container."""
     with any_server.client() as client:
         f = make(BloomFilter, client)
-        f.load(numbers)
+        f.update(numbers)
         assert all(f.contains_many([str(i) for i in range(5000)]))
         assert f.info().count == pytest.approx(5000, abs=5)
 
@@ -152,7 +152,7 @@ def test_an_async_source(server: Server) -> None:
     async def main() -> None:
         async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
             f = make(bloomredis.asyncio.BloomFilter, client)  # type: ignore[arg-type]  # of the same kind
-            assert await f.load(source()) == len(ITEMS)
+            assert await f.update(source()) == len(ITEMS)
             assert all(await f.contains_many(ITEMS))
 
     asyncio.run(main())
@@ -174,7 +174,7 @@ def test_others_may_add_meanwhile(server: Server, in_small_batches: None) -> Non
     thread.start()
     f = make(BloomFilter, server.client())
     for _ in range(5):
-        f.load(ITEMS)
+        f.update(ITEMS)
     stop.set()
     thread.join()
     f.add_many(others)
@@ -191,7 +191,7 @@ def test_a_lost_reply_loses_nothing(server: Server, in_small_batches: None) -> N
         interruptions = 0
         while True:
             try:
-                assert f.load(ITEMS) == len(ITEMS)
+                assert f.update(ITEMS) == len(ITEMS)
                 break
             except (OutcomeUnknownError, ConnectionFailedError):
                 interruptions += 1
@@ -209,7 +209,7 @@ def test_a_segment_is_replicated_once() -> None:
         for first, copies in (0, False), (100_000, True):
             client.config_resetstat()
             info: Any = client.info("replication")
-            f.load(f"item-{i}" for i in range(first, first + 100_000))
+            f.update(f"item-{i}" for i in range(first, first + 100_000))
             after: Any = client.info("replication")
             assert after["master_repl_offset"] - info["master_repl_offset"] < 1.1 * size + 2000
             stats: Any = client.info("commandstats")
@@ -270,6 +270,6 @@ def test_a_filter_that_is_too_large_is_loaded_probe_by_probe(
     with any_server.client() as client:
         f = make(BloomFilter, client)
         client.config_resetstat()
-        assert f.load(ITEMS) == len(ITEMS)
+        assert f.update(ITEMS) == len(ITEMS)
         assert all(f.contains_many(ITEMS))
         assert "cmdstat_bitop" not in client.info("commandstats")

@@ -151,11 +151,11 @@ def test_layers_are_filled_one_after_the_other(
         f = bloom(client, "seen", kind=kind, layout=layout, **KINDS[kind])
         f.add_many(ITEMS[100:800])
         done: list[int] = []
-        assert f.load(iter([*ITEMS, *ITEMS[:100]]), done.append) == 5100
+        assert f.update(iter([*ITEMS, *ITEMS[:100]]), done.append) == 5100
         assert done[-1] == 5100
         assert done == sorted(set(done))
         assert counts(f) == full
-        assert f.load(reversed(ITEMS)) == 5000
+        assert f.update(reversed(ITEMS)) == 5000
         assert counts(f) == full
         assert all(f.contains_many(ITEMS))
         assert not_fuller_than_counted(f)
@@ -169,7 +169,7 @@ def test_segments_are_sent(any_server: Server, kind: str) -> None:
         f = make(client, kind)
         f.reserve()
         client.config_resetstat()
-        f.load(ITEMS)
+        f.update(ITEMS)
         done: Any = client.info("commandstats")
     assert done["cmdstat_evalsha"]["calls"] + done["cmdstat_eval"]["calls"] < 600
     assert done["cmdstat_bitcount"]["calls"] > 5
@@ -201,7 +201,7 @@ def test_few_items_are_added_probe_by_probe(
     with any_server.client() as client:
         f = make(client, kind)
         client.config_resetstat()
-        assert f.load(ITEMS[:1200]) == 1200
+        assert f.update(ITEMS[:1200]) == 1200
         assert "cmdstat_bitop" not in client.info("commandstats")
         assert sum(counts(f)) == 1200
 
@@ -213,7 +213,7 @@ def test_layers_that_take_too_much_memory(
     """The remaining items are sent as probes, from the first one without room in the layers."""
     monkeypatch.setattr(loading, "MOST_BYTES", most)
     f = make(client, "ScalingBloomFilter")
-    assert f.load(ITEMS) == 5000
+    assert f.update(ITEMS) == 5000
     assert counts(f) == [500, 1000, 2000, 1500]
     assert all(f.contains_many(ITEMS))
 
@@ -239,11 +239,11 @@ def test_a_process_that_dies_on_the_way(client: redis.Redis, kind: str) -> None:
         f = make(client, kind)
         f.add_many(ITEMS[:200])
         try:
-            make(MortalClient(client, left), kind).load(ITEMS[:1700])
+            make(MortalClient(client, left), kind).update(ITEMS[:1700])
             break
         except Died:
             assert not_fuller_than_counted(f), left
-            f.load(ITEMS[:1700])
+            f.update(ITEMS[:1700])
             assert all(f.contains_many(ITEMS[:1700])), left
             assert not_fuller_than_counted(f), left
         left += 1
@@ -260,7 +260,7 @@ def test_lost_replies_lose_nothing(server: Server, kind: str) -> None:
         interruptions = 0
         while True:
             try:
-                assert f.load(ITEMS[:3000]) == 3000
+                assert f.update(ITEMS[:3000]) == 3000
                 break
             except (OutcomeUnknownError, ConnectionFailedError):
                 interruptions += 1
@@ -279,7 +279,7 @@ def test_a_segment_that_is_sent_again_is_nobody_elses(server: Server, kind: str)
         f = make(proxy.client(retries=1), kind)
         for _ in range(3):
             proxy.plan("or_segment", lost, passed, lost)
-            f.load(ITEMS[: sum(counts(f)) + 1500])
+            f.update(ITEMS[: sum(counts(f)) + 1500])
         f = make(client, kind)
         assert all(f.contains_many(ITEMS[:4500]))
         assert sum(counts(f)) == 4500
@@ -300,7 +300,7 @@ def test_slices_that_end_sooner_than_a_batch_is_sent(fake: Any, clock: Clock, ve
         if shas[verb] in command and sent.count(verb) <= loading.VAIN_ROUNDS:
             clock.next_slice()
 
-    make(Interrupted(fake, before), "RotatingBloomFilter").load(ITEMS[:1100])
+    make(Interrupted(fake, before), "RotatingBloomFilter").update(ITEMS[:1100])
     assert sent.count(verb) > loading.VAIN_ROUNDS
     assert all(make(fake, "RotatingBloomFilter").contains_many(ITEMS[:1100]))
 
@@ -310,7 +310,7 @@ def test_known_items_do_not_lower_the_count_of_an_overfull_layer(client: redis.R
     bloomredis.BloomFilter(client, "seen", capacity=1000, error_rate=1e-9).add_many(ITEMS[:2500])
     f = bloomredis.ScalingBloomFilter.adopt(client, "seen", expansion=2)
     before = counts(f)
-    assert f.load(ITEMS[:2500]) == 2500
+    assert f.update(ITEMS[:2500]) == 2500
     assert counts(f) == before
 
 
@@ -323,7 +323,7 @@ def test_others_who_add_before_any_round_trip(client: redis.Redis, kind: str) ->
         f.add_many(ITEMS[:50])
         theirs = [*ITEMS[300:340], *(f"other-{i}" for i in range(30 * at))]
         once = Once(at, lambda: other.add_many(theirs))  # noqa: B023 - called in this turn
-        make(Interrupted(client, once), kind).load(ITEMS[:1200])
+        make(Interrupted(client, once), kind).update(ITEMS[:1200])
         if once.left > 0:
             break
         assert all(f.contains_many([*ITEMS[:1200], *theirs])), at
@@ -341,7 +341,7 @@ def test_a_slice_that_ends_before_any_round_trip(fake: Any, clock: Clock, seed: 
         f = make(fake, "RotatingBloomFilter", capacity=1000)
         f.add_many(ITEMS[:100])
         once = Once(at, clock.next_slice)
-        make(Interrupted(fake, once), "RotatingBloomFilter", capacity=1000).load(ITEMS[:600])
+        make(Interrupted(fake, once), "RotatingBloomFilter", capacity=1000).update(ITEMS[:600])
         over = once.left > 0
         assert all(f.contains_many(ITEMS[:600])), at
         assert not_fuller_than_counted(f), at
@@ -361,7 +361,7 @@ def test_items_of_a_layer_that_ends_meanwhile(fake: Any, clock: Clock, count: in
         for _ in range(4):
             clock.next_slice()
         once = Once(at, clock.next_slice)
-        make(Interrupted(fake, once), "RotatingBloomFilter").load(ITEMS[:count])
+        make(Interrupted(fake, once), "RotatingBloomFilter").update(ITEMS[:count])
         over = once.left > 0
         assert all(f.contains_many(ITEMS[:count])), at
         at += 2
@@ -390,7 +390,7 @@ def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: st
         f.contains("a")
         once.left = at
         try:
-            f.load(ITEMS[:1200])
+            f.update(ITEMS[:1200])
         except FilterLostError:
             noticed += 1
             continue
@@ -409,7 +409,7 @@ def test_a_loss_that_is_no_matter(client: redis.Redis, kind: str, verb: str) -> 
         Interrupted(client, lambda sent: once(sent) if shas & set(sent) else None), kind, on_lost="recreate"
     )
     f.reserve()
-    f.load(ITEMS[:600])
+    f.update(ITEMS[:600])
     assert once.left <= 0
     f = make(client, kind)
     assert all(f.contains_many(ITEMS[:600]))
@@ -426,7 +426,7 @@ def test_a_server_that_comes_back_with_an_older_state(client: redis.Redis, kind:
     f.add_many(ITEMS[:100])
     once = Once(1, lambda: client.restore("{seen}:layer:0", 0, before, replace=True))
     interrupted: Any = Interrupted(client, lambda sent: once(sent) if sha in sent else None)
-    make(interrupted, kind).load(ITEMS[:400])
+    make(interrupted, kind).update(ITEMS[:400])
     assert once.left <= 0
     assert all(f.contains_many(ITEMS[:400]))
 
@@ -438,7 +438,7 @@ def test_two_threads_load_the_same(server: Server, kind: str) -> None:
     def work(worker: int) -> list[bool]:
         with server.client() as client:
             order = random.Random(worker).sample(ITEMS, len(ITEMS))
-            return [make(client, kind).load(order) == len(ITEMS)]
+            return [make(client, kind).update(order) == len(ITEMS)]
 
     assert race_threads(work, 3) == [[True]] * 3
     with server.client() as client:
@@ -468,7 +468,7 @@ loads_of = {"ScalingBloomFilter": loads_scaling, "RotatingBloomFilter": loads_ro
 def loads_into(url: str, kind: str, items: Sequence[str], worker: int) -> bool:
     order = random.Random(worker).sample(items, len(items))
     with redis.Redis.from_url(url) as client:
-        return bool(make(client, kind).load(order) == len(items))
+        return bool(make(client, kind).update(order) == len(items))
 
 
 def everything_is_in(f: Any, most: int) -> None:
@@ -494,7 +494,7 @@ def test_others_may_add_meanwhile(server: Server, kind: str) -> None:
     thread.start()
     with server.client() as client:
         f = make(client, kind)
-        f.load(ITEMS)
+        f.update(ITEMS)
         thread.join()
         assert all(f.contains_many([*ITEMS, *others]))
         assert sum(counts(f)) == pytest.approx(8000, abs=100)
@@ -516,7 +516,7 @@ class Disturbed:
             self._other.add_many(some)
             self.theirs += some
         elif chance < 0.15:
-            self._other.load(self._dice.sample(ITEMS[:1500], 300))
+            self._other.update(self._dice.sample(ITEMS[:1500], 300))
         elif chance < 0.2:
             self._clock.now += SLICE * self._dice.random() / 10
         reply = self._client.execute_command(*command, **options)
@@ -540,7 +540,7 @@ def test_others_faults_and_the_clock(fake: Any, clock: Clock, kind: str, seeds: 
         loaded = False
         while not loaded:
             with suppress(OutcomeUnknownError, ConnectionFailedError, BatchInterruptedError):
-                loaded = make(disturbed, kind).load(items) == len(items)
+                loaded = make(disturbed, kind).update(items) == len(items)
         f = make(fake, kind)
         assert all(f.contains_many([*items, *disturbed.theirs[-300:]])), seed
         assert not_fuller_than_counted(f), seed
@@ -553,7 +553,7 @@ def test_the_error_rate(client: redis.Redis, kind: str, layout: str) -> None:
     """It stays below the configured rate when all layers are full."""
     f = make(client, kind, error_rate=0.01, layout=layout, capacity=2000)
     count = 2000 * 15 if kind == "ScalingBloomFilter" else 500 * 8
-    f.load(f"item-{i}" for i in range(count))
+    f.update(f"item-{i}" for i in range(count))
     absent = sum(f.contains_many([f"absent-{i}" for i in range(20_000)]))
     assert absent <= 200 + 3 * 200**0.5
     assert not_fuller_than_counted(f)
@@ -564,6 +564,6 @@ def test_a_filter_that_can_have_no_other_layer(client: redis.Redis) -> None:
     growth = {"capacity": 100, "error_rate": 1e-9, "expansion": 1, "tightening_ratio": 1e-5}
     f = make(client, "ScalingBloomFilter", **growth)
     with pytest.raises(FilterFullError, match=r"the first \d{3,4} items"):
-        f.load(ITEMS)
+        f.update(ITEMS)
     there = f.contains_many(ITEMS)
     assert sum(there) == sum(counts(f)) == 100 * len(counts(f))

@@ -43,7 +43,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "contains": lambda f: f.contains("b"),
     "add_many": lambda f: f.add_many(["b", "c"]),
     "contains_many": lambda f: f.contains_many(["b", "c"]),
-    "load": lambda f: f.load(["b"]),
+    "update": lambda f: f.update(["b"]),
     "claim": lambda f: f.claim("b"),
     "expire": lambda f: f.expire(10),
     "info": lambda f: f.info(),
@@ -96,8 +96,8 @@ def test_a_load_counts_what_was_new(bloom: Any, module_client: redis.Redis) -> N
     """A load counts the new items, without an answer for each, and can be repeated."""
     f = make(bloom, module_client, error_rate=1e-9)
     seen: list[int] = []
-    assert f.load((f"{i}" for i in range(20_000)), progress=seen.append) == 20_000
-    assert f.load(map(str, range(5000))) == 5000
+    assert f.update((f"{i}" for i in range(20_000)), progress=seen.append) == 20_000
+    assert f.update(map(str, range(5000))) == 5000
     assert seen == [16_384, 20_000]
     assert f.info().count == 20_000
     assert all(f.contains_many(range(0, 20_000, 7)))
@@ -166,7 +166,7 @@ def test_open_finds_the_parameters(bloom: Any, module_client: redis.Redis) -> No
     """`open` works for a full filter too, and reads its generation from its items."""
     for rate in (0.2, 1e-2, 1e-5):
         f = make(bloom, module_client, f"{rate}", error_rate=rate)
-        f.load(range(1000))
+        f.update(range(1000))
         opened = bloom.open(module_client, f"{rate}")
         assert opened.info() == f.info()
         assert (opened.info().capacity, opened.info().error_rate) == (1000, rate)
@@ -323,8 +323,8 @@ def test_a_load_that_fills_the_filter(module_client: Any) -> None:
     """The error says how many items are certainly in."""
     module_client.execute_command("BF.RESERVE", "full", 0.01, 20_000, "NONSCALING")
     f = BloomFilter.open(module_client, "full")
-    with pytest.raises(FilterFullError, match=r"load\(\) has added the first [1-9]\d+ items"):
-        f.load(range(100_000))
+    with pytest.raises(FilterFullError, match=r"update\(\) has added the first [1-9]\d+ items"):
+        f.update(range(100_000))
 
 
 def test_a_missing_filter(bloom: Any, module_client: redis.Redis) -> None:

@@ -1,4 +1,4 @@
-"""`dedupe` and `load` with iterators and errors."""
+"""`dedupe` and `update` with iterators and errors."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ def test_an_interrupted_load_goes_on(any_client: redis.Redis, kind: str, capacit
     client = Failing(any_client, (3, 38)[seed % 2])
     f = make(getattr(bloomredis, kind), client, capacity=capacity)
     source = iter(ITEMS)
-    with pytest.raises(BatchInterruptedError, match=r"load\(error\.rest\) .* load\(iterator\)") as caught:
-        f.load(source)
-    f.load(caught.value.rest)
-    f.load(source)
+    with pytest.raises(BatchInterruptedError, match=r"update\(error\.rest\) .* update\(iterator\)") as caught:
+        f.update(source)
+    f.update(caught.value.rest)
+    f.update(source)
     assert f.contains_many(ITEMS) == [True] * len(ITEMS)
     assert f.info().count == len(ITEMS)
 
@@ -142,5 +142,5 @@ def test_a_list_can_be_given_again(any_client: redis.Redis) -> None:
     """Nothing was executed, so the error is ConnectionFailedError."""
     f = make(BloomFilter, Failing(any_client, 0))
     with pytest.raises(ConnectionFailedError):
-        f.load(ITEMS)
-    assert f.load(ITEMS) == len(ITEMS)
+        f.update(ITEMS)
+    assert f.update(ITEMS) == len(ITEMS)

@@ -328,7 +328,7 @@ def test_what_cannot_follow_a_new_layer(any_client: redis.Redis) -> None:
 def test_load_and_dedupe(client: redis.Redis, bloom: Any) -> None:
     """They go through as many layers as needed."""
     f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 30})
-    assert f.load(items(600)) == 600
+    assert f.update(items(600)) == 600
     assert list(f.dedupe([*items(600), *items(450, "x")])) == items(450, "x")
     assert full(f) == [30, 60, 120, 240, 480, 120]
 

@@ -84,7 +84,7 @@ def test_same_answers_as_a_set(bloom: Any, client: redis.Redis) -> None:
 def test_the_estimate_is_that_of_the_bits(bloom: Any, client: redis.Redis) -> None:
     """The estimate uses the bits of all shards: a count that is too low does not change it."""
     f = bloom.sharded(client, "seen", **OPTIONS)
-    f.load(range(5000))
+    f.update(range(5000))
     for key in shard_keys(client):
         client.setrange(key, 56, bytes(8))
     info = f.info()
@@ -104,7 +104,7 @@ def test_a_load_beside_reserve(any_client: redis.Redis) -> None:
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(reserve)
         try:
-            assert f.load(range(100_000)) == 100_000
+            assert f.update(range(100_000)) == 100_000
         finally:
             is_over.set()
         beside.result()
@@ -115,7 +115,7 @@ def test_all_calls(bloom: Any, client: redis.Redis) -> None:
     """Dedupe, load, claims, pipelines, info and clear act on all shards."""
     f = bloom.sharded(client, "seen", **OPTIONS)
     assert list(f.dedupe([1, 2, 2, 3])) == [1, 2, 3]
-    assert f.load(range(5000)) == 5000
+    assert f.update(range(5000)) == 5000
     assert f.info().count == 5000
     assert f.info().approximate_count == pytest.approx(5000, rel=0.05)
     claim = f.claim("claimed")
@@ -143,7 +143,7 @@ def test_dense_loads_are_segments(client: redis.Redis) -> None:
     """A load that is dense in each shard is counted exactly and found, also when repeated."""
     f = ShardedBloomFilter(client, "seen", capacity=100_000, error_rate=0.001, shards=4)
     for _ in range(2):
-        assert f.load(range(60_000)) == 60_000
+        assert f.update(range(60_000)) == 60_000
         assert f.info().count == pytest.approx(60_000, rel=0.001)
     assert all(f.contains_many(range(60_000)))
 
@@ -168,7 +168,7 @@ def test_the_rate_is_the_configured_one(any_server: Server) -> None:
     """At capacity the rate is at most the configured one, within chance."""
     with any_server.client() as client:
         f = ShardedBloomFilter(client, "seen", capacity=20_000, error_rate=0.02)
-        f.load(range(20_000))
+        f.update(range(20_000))
         wrong = sum(f.contains_many([f"absent-{i}" for i in range(50_000)]))
     assert wrong <= 1000 + 5 * math.sqrt(1000)
     assert wrong > 400  # nor far below it at the cost of memory

@@ -42,7 +42,7 @@ CALLS: Final[dict[str, Callable[[Any], Any]]] = {
     "contains_many": lambda f: f.contains_many(ITEMS),
     "claim_many": lambda f: f.claim_many([f"x{i}" for i in range(100)]),
     "info": lambda f: f.info(),
-    "load": lambda f: f.load(ITEMS),
+    "update": lambda f: f.update(ITEMS),
     "expire": lambda f: f.expire(100),
 }
 
@@ -238,7 +238,7 @@ def test_a_load_tells_of_a_loss_whatever_else_has_failed(server: Server) -> None
         f = ShardedBloomFilter(limited, "seen", **OPTIONS)
         for expected in (ServerRefusedError, FilterLostError):
             with pytest.raises((expected, BatchInterruptedError)) as caught:
-                f.load(ITEMS)
+                f.update(ITEMS)
             assert isinstance(cause(caught.value), expected)
             with server.client() as client:
                 client.delete(keys[1])

@@ -164,7 +164,7 @@ def test_a_call_without_receipts_has_no_token(losing: LosingClient) -> None:
 def test_a_load_without_receipts_keeps_nothing(client: redis.Redis, layout: Any) -> None:
     """With retry_safe=False its items are counted by a call without a session."""
     f = BloomFilter[str](client, "seen", capacity=100_000, error_rate=0.01, layout=layout, retry_safe=False)
-    f.load(map(str, range(50_000)))
+    f.update(map(str, range(50_000)))
     assert client.keys("*") == [b"seen"]
     assert abs(f.info().count - 50_000) < 1000
 

@@ -38,7 +38,7 @@ def use_items(f: Any, many: int) -> None:
     f.add("a")
     f.add_many(["a", "b", "b", *map(str, range(many))])
     f.contains_many(["a", "absent"])
-    f.load(range(many, 3 * many))
+    f.update(range(many, 3 * many))
     if hasattr(f, "expire"):
         f.expire(1000)
         f.add("timed")

@@ -7,7 +7,7 @@ from typing import Final, Literal
 _SAYS: Final[dict[tuple[str, object], tuple[Literal["in", "out", "either"], str]]] = {
     ("add", False): ("in", "not there"),
     ("add", True): ("either", ""),  # it may be the answer to an earlier call of the object
-    ("load", None): ("in", "not loaded"),
+    ("update", None): ("in", "not loaded"),
     ("contains", True): ("in", "false positive"),
     ("contains", False): ("out", "false negative"),
     ("remove", True): ("either", ""),  # as above

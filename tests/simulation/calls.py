@@ -40,10 +40,10 @@ def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str 
     if verb == "hand_over":
         _hand_over(world, owner, earliest[0])
         return
-    if verb == "load" and owner.process.loop is not None:
+    if verb == "update" and owner.process.loop is not None:
         return  # it hands its computation to a thread
     earlier = earliest[0] if earliest else None
-    adds = world.kind.counts and verb.startswith(("add", "load"))
+    adds = world.kind.counts and verb.startswith(("add", "update"))
     if adds and any(_counted(world, item) >= MOST_COUNTED for item in items):
         return
     call.requests = (
@@ -120,14 +120,14 @@ def _requests(
 ) -> list[Request]:
     if not items:
         return [Request(ref, verb, -1, owner)]
-    single = "add" if verb == "load" else verb.removesuffix("_many").removesuffix("_as")
+    single = "add" if verb == "update" else verb.removesuffix("_many").removesuffix("_as")
     made = [
         Request(ref if len(items) == 1 else f"{ref}/{i}", single, item, owner, earlier)
         for i, item in enumerate(items)
     ]
     for request in made:
         request.lease = int(LEASE * 1e6)
-        request.is_load = verb == "load"
+        request.is_load = verb == "update"
         request.is_single = not (verb.endswith("_many") or request.is_load)
         request.renews = verb == "claim" and owner.process.loop is not None and sum(map(ord, ref)) % 2 == 0
         request.holder = HOLDERS[sum(map(ord, ref)) % len(HOLDERS)] if verb == "claim_as" else None
@@ -196,7 +196,7 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "contains_many": lambda f, _, items: f.contains_many(items),
     "remove": lambda f, request, items: f.remove(items[0], token=_token(request)),
     "reserve": lambda f, _, __: f.reserve(),
-    "load": lambda f, _, items: f.load(iter([items])),
+    "update": lambda f, _, items: f.update(iter([items])),
     "info": lambda f, _, __: f.info(),
     "expire": lambda f, _, __: f.expire(EXPIRY),
     "clear": lambda f, _, __: f.clear(),

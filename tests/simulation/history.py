@@ -272,7 +272,7 @@ class History:
         """Check what an answer says about an item, which may also be in the object's cache."""
         counts = [entry.counts[request.item] for entry in entries]
         may_be_in, may_be_out = any(counts) or cached, not all(counts)
-        verb = "load" if request.is_load else request.verb
+        verb = "update" if request.is_load else request.verb
         if rule := contradiction(verb, answer, may_be_in=may_be_in, may_be_out=may_be_out):
             raise Violation(rule, f"{request} was answered {answer!r}, and the item was in {counts} times")
 

@@ -142,7 +142,7 @@ ADDING: Final = {
     "add_many": 1.5,
     "contains": 3.0,
     "reserve": 0.4,
-    "load": 0.7,
+    "update": 0.7,
     "contains_many": 0.7,
     "info": 0.4,
     "expire": 0.1,

@@ -67,7 +67,7 @@ def _end(world: World, request: Request, state: State, *, answered: bool) -> Non
 
 def _answered(world: World, request: Request, answer: Any) -> None:
     request.answer = None if request.is_load else answer
-    check = _CHECKS.get("load" if request.is_load else request.verb)
+    check = _CHECKS.get("update" if request.is_load else request.verb)
     try:
         if check is not None:
             check(world, request, answer)
@@ -138,7 +138,7 @@ def _renewed(world: World, request: Request, error: Exception | None) -> None:
 
 _CHECKS: Final[dict[str, Any]] = {
     "add": lambda world, request, answer: world.rules.added(request, new=answer),
-    "load": lambda world, request, _: world.rules.loaded(request),
+    "update": lambda world, request, _: world.rules.loaded(request),
     "contains": lambda world, request, answer: world.rules.asked(request, there=answer),
     "remove": lambda world, request, answer: world.rules.removed(request, was_in=answer),
     "claim": _claimed,

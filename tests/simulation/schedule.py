@@ -149,7 +149,7 @@ class Drawing(Draws[World]):
         if verb in OF_A_CLAIM or verb in OF_CLAIMS:
             return self._about_claims(ref, verb)
         items: tuple[int, ...] = ()
-        if verb.endswith("_many") or verb == "load":
+        if verb.endswith("_many") or verb == "update":
             items = tuple(rng.randrange(self._items) for _ in range(rng.choice((2, 3, 4))))
         elif verb not in (*REPLACING, "info", "expire"):
             items = (self._item(owner),)

@@ -223,7 +223,7 @@ def test_a_load_beside_one_that_opens_the_filter_anew(simulator: Simulator) -> N
     lines = played(
         simulator,
         "BloomFilter",
-        *(("start", "c1", "p0.a", "load", (0, 1, 2), None), *step("c1")),
+        *(("start", "c1", "p0.a", "update", (0, 1, 2), None), *step("c1")),
         *(("start", "c2", "p0.a", "reserve", (), None), *step("c2")),
         *step("c1", 3),
     )
@@ -235,7 +235,7 @@ def test_a_load_beside_one_that_opens_the_filter_that_was_cleared(simulator: Sim
     lines = played(
         simulator,
         "BloomFilter",
-        *(("start", "c1", "p0.a", "load", (0, 1, 2), None), *step("c1")),
+        *(("start", "c1", "p0.a", "update", (0, 1, 2), None), *step("c1")),
         *(("start", "c2", "p0.a", "reserve", (), None), ("execute", "c2")),
         *(("start", "c3", "p0.b", "clear", (), None), *step("c3", 3)),
         *(("execute", "c1"), ("reply", "c2"), *step("c1", 6)),

@@ -9,7 +9,7 @@ FIRST_CALLS: dict[str, Callable[[Any], object]] = {
     "add": lambda f: f.add("a"),
     "add_many": lambda f: f.add_many(["a", "b"]),
     "dedupe": lambda f: list(f.dedupe(["a", "b"])),
-    "load": lambda f: f.load(["a", "b"]),
+    "update": lambda f: f.update(["a", "b"]),
     "claim": lambda f: f.claim("a"),
     "claim_many": lambda f: f.claim_many(["a", "b"]),
     "reserve": lambda f: f.reserve(),

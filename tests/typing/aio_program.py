@@ -66,8 +66,8 @@ async def items(seen: BloomFilter, names: list[str]) -> None:
     assert_type([number async for number in seen.dedupe([1, 2])], list[int])
     async for row in seen.dedupe([{"id": "a"}], key=lambda row: row.get("id"), missing="drop"):
         assert_type(row, dict[str, str])
-    assert_type(await seen.load(names, progress=print), int)
-    await seen.load(stream())
+    assert_type(await seen.update(names, progress=print), int)
+    await seen.update(stream())
 
 
 async def life(client: Redis) -> None:
@@ -79,7 +79,7 @@ async def life(client: Redis) -> None:
     await seen.clear()
     await seen.expire(timedelta(minutes=1))
     assert_type(await seen.delete(), bool)
-    assert_type(await seen.load(["a", "b"]), int)
+    assert_type(await seen.update(["a", "b"]), int)
     local = await seen.snapshot()
     assert_type(local, LocalFilter)
     await seen.save("seen.bloom")

@@ -139,11 +139,11 @@ def items(seen: BloomFilter, names: list[str]) -> None:
     assert_type(list(seen.dedupe([{"id": "a"}], key=lambda row: row["id"])), list[dict[str, str]])
     assert_type(list(seen.dedupe(["a", None], missing="keep")), list[str | None])
     seen.add(np.int64(1))
-    assert_type(seen.load(names, progress=lambda done: log.info("%d done", done)), int)
-    seen.load(range(10**6), print)
-    seen.load(np.arange(10, dtype=np.int64).tolist())
+    assert_type(seen.update(names, progress=lambda done: log.info("%d done", done)), int)
+    seen.update(range(10**6), print)
+    seen.update(np.arange(10, dtype=np.int64).tolist())
     with Path("urls").open() as lines:
-        seen.load(line.rstrip("\n") for line in lines)
+        seen.update(line.rstrip("\n") for line in lines)
 
 
 def life(client: redis.Redis) -> None:
@@ -167,7 +167,7 @@ def life(client: redis.Redis) -> None:
     copy = pickle.loads(pickle.dumps(seen))  # noqa: S301 - its own pickle
     assert isinstance(copy, BloomFilter)
     assert_type(seen.with_client(redis.Redis()), BloomFilter)
-    assert_type(seen.load(["a", "b"]), int)
+    assert_type(seen.update(["a", "b"]), int)
     local = seen.snapshot()
     assert_type(local, LocalFilter)
     assert_type(local.contains("a"), bool)
@@ -212,7 +212,7 @@ def own_items(client: redis.Redis, pipe: Pipeline, clicks: list[Click]) -> Itera
     counting = CountingBloomFilter(client, "c", capacity=1_000, error_rate=0.001, encode=Click.key)
     for each in (scaling, rotating, sharded, counting):
         each.add(clicks[0])
-        each.load(clicks)
+        each.update(clicks)
     counting.remove(clicks[0])
     assert_type(BloomFilter(client, "untrusted", encode=keyed("a long enough secret")).add("x"), bool)
     BloomFilter[float](client, "numbers", encode=lambda number: number.hex().encode()).add(1.5)
@@ -252,7 +252,7 @@ def spread(client: redis.Redis, cluster: redis.RedisCluster) -> None:
     """A sharded filter, over a server and over a cluster."""
     seen = ShardedBloomFilter.open(client, "seen")
     seen = seen.with_client(cluster)
-    seen.load(range(1_000))
+    seen.update(range(1_000))
     seen.expire(60)
     over = ShardedBloomFilter(cluster, "seen", capacity=10**10, error_rate=0.001)
     pipe: ClusterPipeline = cluster.pipeline()  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType] - redis-py has no type for shard_hint

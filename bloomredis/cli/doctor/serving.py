@@ -17,7 +17,7 @@ OLDEST_WORKING: Final = (5, 0)
 _RULE: Final = "the rule on the page ACL rules of the documentation suffices"
 ONLY_FOR: Final = {
     "bitcount": "info()",
-    "bitop": "load()",
+    "bitop": "update()",
     "wait": "calls with min_replicas",
     "bitfield": "filters that count",
     "rename": "layout='module' and filters restored from other systems",

@@ -125,7 +125,7 @@ class FilterOperations(ItemOperations):
         """Return whether the local cache proves that an item is in the filter."""
         return self.cache is not None and self.cache.has(self.codec.encode(item))
 
-    def load(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
+    def update(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read.
 
         :param source: an iterator of batches of `loading.LOAD_ITEMS`.

@@ -165,7 +165,7 @@ class ShardedOperations(ItemOperations):
 
         return store
 
-    def load(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
+    def update(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read."""
         return sharded_loading.load(
             self.stored, lambda shard: self._part(shard).membership, self.codec, source, progress

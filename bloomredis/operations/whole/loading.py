@@ -344,7 +344,7 @@ def counted(done: Callable[[], int]) -> Iterator[None]:
         yield
     except TRANSIENT as error:
         error.restate(
-            f"{error.problem}; load() has added the first {done()} items, and may be called again with all"
+            f"{error.problem}; update() has added the first {done()} items, and may be called again with all"
         )
         raise
 
@@ -385,7 +385,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
             if load.has_only_digests:  # only digests of the items are left, not the items for `rest`
                 raise (error.__cause__ or error) from None
             rest = [item for later in load.waiting[at:] for item in later.items]
-            raise_batch_of_stream(error, "load", rest, can_repeat_all=at == 0 and load.is_first)
+            raise_batch_of_stream(error, "update", rest, can_repeat_all=at == 0 and load.is_first)
     sent_to = rounds = None
     while load.entered and sent_to is None:
         # The filter may have been lost and replaced meanwhile.

@@ -124,5 +124,5 @@ def _raise_unread(error: Exception, loads: Iterable[Load], read: int, done: int)
     with counted(lambda: done):
         if isinstance(reason, TRANSIENT) and all(each.waiting for each in unsent):
             rest = [item for each in unsent for run in each.waiting for item in run.items]
-            raise_batch_of_stream(reason, "load", rest, can_repeat_all=len(rest) == read)
+            raise_batch_of_stream(reason, "update", rest, can_repeat_all=len(rest) == read)
         raise error

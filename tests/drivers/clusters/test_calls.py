@@ -56,7 +56,7 @@ def test_every_call(cluster_client: Any, bloom: Any, name: str, options: dict[st
     assert [f.add("a"), f.add("c"), "c" in f, f.contains("d")] == [False, True, True, False]
     assert f.contains_many(["a", "x"]) == [True, False]
     assert list(f.dedupe(["d", "a", "d"])) == ["d"]
-    assert f.load(f"loaded {i}" for i in range(1000)) == 1000
+    assert f.update(f"loaded {i}" for i in range(1000)) == 1000
     assert (f.info().count, f.snapshot().contains("loaded 7")) == (1004, True)
     assert 990 < f.info().approximate_count < 1010
     f.expire(1000)
@@ -120,7 +120,7 @@ def test_large_batches_and_loads(nodes: Cluster, options: dict[str, Any]) -> Non
         f = BloomFilter(client, "seen", **SMALL, **options)
         assert f.add_many(range(2000)) == [True] * 2000
         assert asyncio.run(main()) == [False] * 1000 + [True] * 1000
-        assert f.load(range(4000)) == 4000
+        assert f.update(range(4000)) == 4000
         assert f.info().count == 4000
 
 
@@ -208,7 +208,7 @@ def test_a_sharded_filter(cluster_client: Any, bloom: Any, options: dict[str, An
         True,
         False,
     ]
-    assert f.load(range(500)) == 500
+    assert f.update(range(500)) == 500
     assert f.info().count == 501
     assert [claim.state for claim in f.claim_many([5, 3000])] == ["done", "claimed"]
     f.expire(100)

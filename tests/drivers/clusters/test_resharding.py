@@ -192,7 +192,7 @@ OUTLASTING: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "add": (lambda f, _: f.add("c"), True),
     "add_many": (lambda f, _: f.add_many(["a", "d"]), [False, True]),
     "commit": (lambda f, bloom: bloom.wait(f.claim("e").commit()), None),
-    "load": (lambda f, _: f.load(["f"]), 1),
+    "update": (lambda f, _: f.update(["f"]), 1),
 }
 
 

@@ -256,7 +256,7 @@ def test_the_loss_of_the_record_alone(bloom: Any, any_client: redis.Redis, loss:
         lambda: f.add_many(["a", "b"]),
         lambda: f.contains_many(["a", "b"]),
         lambda: f.claim("item-2"),
-        lambda: f.load(["a"]),
+        lambda: f.update(["a"]),
     ]
     for call in calls:
         if loss == "deleted":

@@ -66,15 +66,15 @@ def test_a_load_that_is_interrupted(any_client: redis.Redis, count: int) -> None
     f.add_many(items[:500])
     client.away.update(HALF)
     with pytest.raises(BloomError) as caught:
-        f.load(iter(items))
+        f.update(iter(items))
     client.away.clear()
     if isinstance(caught.value, BatchInterruptedError):
         assert 0 < len(caught.value.rest) < count
-        f.load(caught.value.rest)
+        f.update(caught.value.rest)
     else:
         (known,) = re.findall(r"has added the first (\d+) items", str(caught.value))
         assert f.contains_many(items[: int(known)]) == [True] * int(known)
-        f.load(items)
+        f.update(items)
     assert all(f.contains_many(items))
 
 

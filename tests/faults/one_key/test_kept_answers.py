@@ -90,7 +90,7 @@ def test_a_load_takes_no_answers(any_server: Server, made: Callable[..., Any]) -
         interrupted.at = 1
         with pytest.raises(KeyboardInterrupt):
             f.add("a")
-        assert f.load(["a", "b"]) == 2
+        assert f.update(["a", "b"]) == 2
         assert [f.add("a"), f.add("a"), f.add("b")] == [True, False, False]
         assert f.info().count == 3
 
@@ -107,7 +107,7 @@ def test_a_load_takes_no_answer_from_a_token(
         proxy.plan("add", fate)
         with pytest.raises(OutcomeUnknownError) as met:
             f.add("a")
-        assert f.load(["b", "a", "a"]) == 3
+        assert f.update(["b", "a", "a"]) == 3
         assert [f.add("a", token=met.value.token), f.add("a"), f.add("b")] == [True, False, False]
         assert f.info().count == 3
 
@@ -139,7 +139,7 @@ def test_a_load_takes_no_answer_that_is_lost_meanwhile(any_server: Server, made:
 
         lose("a")
         losing.call = lambda: lose("b")
-        assert f.load(["a", "b"]) == 2
+        assert f.update(["a", "b"]) == 2
         assert losing.call is None
         assert [f.add("a"), f.add("b"), f.add("a"), f.add("b")] == [True, True, False, False]
 

@@ -155,7 +155,7 @@ def test_no_error_of_a_cancelled_task_is_logged(any_server: Server, caplog: pyte
     assert not caplog.records
 
 
-@for_each("verb", ["load", "save"])
+@for_each("verb", ["update", "save"])
 def test_an_executor_that_is_shut_down(any_server: Server, verb: str) -> None:
     """A call that needs a thread says so."""
 
@@ -164,7 +164,7 @@ def test_an_executor_that_is_shut_down(any_server: Server, verb: str) -> None:
             f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
             await f.add("x")
             await asyncio.get_running_loop().shutdown_default_executor()
-            call = f.load(["y"]) if verb == "load" else f.save(io.BytesIO())
+            call = f.update(["y"]) if verb == "update" else f.save(io.BytesIO())
             with pytest.raises(BloomError, match="shutdown_default_executor"):
                 await call
             assert not await f.add("x")
