@@ -121,7 +121,7 @@ def whole_claims(f: Any, claim: Any) -> None:
     assert f.release_many(held) == ["released"]
     assert f.commit_many(f.claim_many(["f", "f"])) == ["done", "done"]
     assert f.once()(len)("f") == Skipped("f", "done", 0)
-    assert f.new_mask(["a"]).tolist() == [False]
+    assert f.add_mask(["a"]).tolist() == [False]
     assert f.contains_mask(["a"]).tolist() == [True]
 
 
@@ -139,7 +139,7 @@ async def whole_claims_asyncio(f: Any, claim: Any) -> None:
         return item
 
     assert await work("f") == Skipped("f", "done", 0)
-    assert (await f.new_mask(["a"])).tolist() == [False]
+    assert (await f.add_mask(["a"])).tolist() == [False]
     assert (await f.contains_mask(["a"])).tolist() == [True]
 
 

@@ -243,7 +243,7 @@ def test_annotations_can_be_read() -> None:
     program = """
 from typing import get_type_hints
 import bloomredis
-print(get_type_hints(bloomredis.BloomFilter.new_mask)["return"].__name__)
+print(get_type_hints(bloomredis.BloomFilter.add_mask)["return"].__name__)
 print("numpy.integer" in str(get_type_hints(bloomredis.keyed)["return"]))
 """
     assert lines(program) == ["ndarray", "True"]

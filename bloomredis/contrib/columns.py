@@ -65,7 +65,7 @@ class NewRows(_Column):
 
     def __call__(self, batch: Any) -> Any:
         """Return the rows of a batch that were new."""
-        return self._rows(batch, self._seen.new_mask)
+        return self._rows(batch, self._seen.add_mask)
 
 
 class KeptRows(_Column):
@@ -162,7 +162,7 @@ class Added(_Column):
     def each(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Add batches; yield for each a record batch with its number of rows; for `mapInArrow`."""
         for batch in batches:
-            self._rows(batch, self._seen.new_mask)
+            self._rows(batch, self._seen.add_mask)
             yield pa.RecordBatch.from_pydict({"rows": [len(batch)]})
 
 
@@ -210,7 +210,7 @@ def register(connection: Any, seen: Any, name: str = "is_new", *, missing: Missi
     checked(missing)
 
     def is_new(column: Any) -> Any:
-        return pa.array(_mask(column, missing, seen.new_mask))
+        return pa.array(_mask(column, missing, seen.add_mask))
 
     connection.create_function(
         name, is_new, ["VARCHAR"], "BOOLEAN", type="arrow", side_effects=True, null_handling="special"

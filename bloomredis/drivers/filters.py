@@ -100,16 +100,16 @@ class Filter(Claimer[I], Portable[I], Deduping):
         """
         return [*self._run(self._operations.contains_many(listed(items)))]
 
-    def new_mask(self, column: Any) -> NDArray[np.bool_]:
+    def add_mask(self, column: Any) -> NDArray[np.bool_]:
         """Add the items of a column; return a bool array that is True where a row was new.
 
         The column is an array of numpy, or a column of pandas, Arrow or polars.  The mask selects the new
-        rows: ``frame[seen.new_mask(frame["url"])]``.  Of equal rows the first is new.
+        rows: ``frame[seen.add_mask(frame["url"])]``.  Of equal rows the first is new.
 
         :raises BatchInterruptedError: an error stopped the call; `rest` is the column from the first row
             without an answer.
         """
-        mask = Mask("new_mask", column)
+        mask = Mask("add_mask", column)
         for batch in mask.batches():
             with mask.asking():
                 mask.take(self.add_many(batch))

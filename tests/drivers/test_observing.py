@@ -53,7 +53,7 @@ def test_each_verb_has_its_numbers(bloom: Any, any_client: redis.Redis, events: 
     f.contains_many(iter(["a", "x"]))
     f.add_many(["b", "c"])
     list(f.dedupe(["c", "d"]))
-    f.new_mask(["e"])
+    f.add_mask(["e"])
     f.update(["f", "g"])
     assert numbers(events) == [
         *(("add", 1, 1), ("add", 1, 0), ("contains", 1, 1)),
@@ -207,7 +207,7 @@ CALLS_OF_A_CLAIM: dict[str, Callable[[Any, Any], Any]] = {
 UNOBSERVED = {
     *("name", "from_url", "with_client", "close", "aclose"),  # send nothing
     *("item", "state", "is_own", "remaining", "lost", "token", "from_token"),  # nor does a claim
-    *("open", "dedupe", "new_mask", "contains_mask", "once"),  # make calls that are observed
+    *("open", "dedupe", "add_mask", "contains_mask", "once"),  # make calls that are observed
 }
 KINDS: dict[str, dict[str, Any]] = {
     "BloomFilter": {},

@@ -28,7 +28,7 @@ def test_items(bloom: Any, kind: str) -> None:
     assert f.add_many(["a", "b", "b"]) == [False, True, False]
     assert f.contains_many(["b", "c"]) == [True, False]
     assert list(f.dedupe(["b", "c", "c"])) == ["c"]
-    assert f.new_mask(["c", "d"]).tolist() == [False, True]
+    assert f.add_mask(["c", "d"]).tolist() == [False, True]
     assert f.contains_mask(["d", "e"]).tolist() == [True, False]
     assert f.update(map(str, range(20))) == 20
     assert [f.add("19"), f.info().capacity] == [False, 100]

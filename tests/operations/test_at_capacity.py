@@ -82,7 +82,7 @@ def adding_many(f: Any, wait: Any) -> Told:
 
 def masking(f: Any, wait: Any) -> Told:
     with pytest.raises(BatchInterruptedError) as met:
-        f.new_mask(np.array(ITEMS))
+        f.add_mask(np.array(ITEMS))
     rest: Any = met.value.rest
     assert rest.tolist() == ITEMS[CAPACITY:]
     return [item for item, is_new in zip(ITEMS, met.value.results, strict=False) if is_new], ITEMS[CAPACITY:]

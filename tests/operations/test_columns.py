@@ -54,7 +54,7 @@ VERBS = [
     "claim_many",
     "update",
     "dedupe",
-    "new_mask",
+    "add_mask",
     "contains_mask",
 ]
 
@@ -83,7 +83,7 @@ def test_bytes_of_numpy_that_may_have_lost_their_end_are_refused(
     assert any_client.keys() == []
     for whole in (np.array(["1234", "5678"], dtype="S"), lost.view("V4"), np.array(DIGESTS, dtype=object)):
         call(f, verb, whole)
-    if verb in {"add_many", "update", "dedupe", "new_mask"}:
+    if verb in {"add_many", "update", "dedupe", "add_mask"}:
         assert f.contains_many(["1234", *DIGESTS]) == [True] * 4
 
 
@@ -149,7 +149,7 @@ def test_a_null_gives_its_row(bloom: Any, any_client: redis.Redis, verb: str, co
         call(make(bloom, any_client), verb, column)
 
 
-@pytest.mark.parametrize("verb", ["update", "dedupe", "new_mask"])
+@pytest.mark.parametrize("verb", ["update", "dedupe", "add_mask"])
 def test_rows_are_counted_over_all_batches(bloom: Any, any_client: redis.Redis, seed: int, verb: str) -> None:
     """Rows are counted from the start of the column, not of the batch, for every kind of filter."""
     f = make(bloom, any_client, kind=KINDS[seed % len(KINDS)], error_rate=0.5)
@@ -176,10 +176,10 @@ def test_a_mask_says_of_each_row_if_it_is_new(bloom: Any, any_client: redis.Redi
     f = make(bloom, any_client)
     f.add(6)
     assert f.contains_mask(column).tolist() == [False, True]
-    mask = f.new_mask(column)
+    mask = f.add_mask(column)
     assert (mask.dtype, mask.tolist()) == (np.bool_, [True, False])
     twice = np.array(["x", "x"])
-    assert twice[f.new_mask(twice)].tolist() == ["x"]
+    assert twice[f.add_mask(twice)].tolist() == ["x"]
 
 
 def test_a_column_of_polars(bloom: Any, any_client: redis.Redis) -> None:
@@ -187,7 +187,7 @@ def test_a_column_of_polars(bloom: Any, any_client: redis.Redis) -> None:
     polars = pytest.importorskip("polars")
     f = make(bloom, any_client)
     frame = polars.DataFrame({"url": ["a", "b", "a"]})
-    assert frame.filter(polars.Series(f.new_mask(frame["url"])))["url"].to_list() == ["a", "b"]
+    assert frame.filter(polars.Series(f.add_mask(frame["url"])))["url"].to_list() == ["a", "b"]
     assert f.contains_mask(frame["url"]).all()
 
 
@@ -198,7 +198,7 @@ def test_a_mask_of_many_batches(any_client: redis.Redis) -> None:
     mask = f.contains_mask(np.arange(40_000))
     assert mask[::1000].all()
     assert mask.sum() < 200
-    assert f.new_mask(pa.array([], type=pa.string())).tolist() == []
+    assert f.add_mask(pa.array([], type=pa.string())).tolist() == []
 
 
 def test_an_interrupted_mask_has_the_rest_of_the_column(any_server: Server) -> None:
@@ -208,17 +208,17 @@ def test_an_interrupted_mask_has_the_rest_of_the_column(any_server: Server) -> N
         f = BloomFilter(proxy.client(), "seen", capacity=100_000, error_rate=0.001)
         f.add_many(["warm", "up"])
         proxy.plan("add", *[passed] * 40, lost)
-        with pytest.raises(BatchInterruptedError, match=r"new_mask\(error.rest\)") as met:
-            f.new_mask(column)
+        with pytest.raises(BatchInterruptedError, match=r"add_mask\(error.rest\)") as met:
+            f.add_mask(column)
         answered = len(met.value.results)
         assert 0 < answered < 40_000
         assert met.value.rest.equals(column.iloc[answered:])  # type: ignore[attr-defined]  # a column
-        mask = [*met.value.results, *f.new_mask(met.value.rest)]
+        mask = [*met.value.results, *f.add_mask(met.value.rest)]
     assert np.mean(mask) > 0.99  # but for false positives
 
 
 @for_each("column", [iter("ab"), {"a", "b"}, 7])
 def test_what_has_no_rows_has_no_mask(bloom: Any, column: Any) -> None:
     """A value without rows is refused, and nothing is sent."""
-    with pytest.raises(TypeError, match="new_mask takes an array or a column, not"):
-        make(bloom, redis.Redis(port=1)).new_mask(column)
+    with pytest.raises(TypeError, match="add_mask takes an array or a column, not"):
+        make(bloom, redis.Redis(port=1)).add_mask(column)

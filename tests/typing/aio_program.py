@@ -181,7 +181,7 @@ async def once(seen: BloomFilter) -> None:
 async def columns(seen: BloomFilter, column: NDArray[np.int64]) -> None:
     """Masks of columns."""
     assert_type(await seen.contains_mask(column), NDArray[np.bool_])
-    assert_type(await seen.new_mask(column), NDArray[np.bool_])
+    assert_type(await seen.add_mask(column), NDArray[np.bool_])
 
 
 async def faults(seen: BloomFilter, client: redis.asyncio.Redis) -> list[bool]:

@@ -380,7 +380,7 @@ def observed(client: redis.Redis) -> None:
 def columns(seen: BloomFilter, column: NDArray[np.int64]) -> NDArray[np.int64]:
     """Masks of columns."""
     assert_type(seen.contains_mask(column), NDArray[np.bool_])
-    return column[seen.new_mask(column)]
+    return column[seen.add_mask(column)]
 
 
 def faults(seen: BloomFilter, names: list[str]) -> list[bool]:
