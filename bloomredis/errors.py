@@ -20,7 +20,7 @@ class BloomError(Exception):
     :ivar problem: what was found, and what was wanted instead.
     :ivar advice: the way out in a program.
     :ivar command: the way out for a user of the command `bloomredis`.
-    :ivar passes: True if the reason may end by itself, so that the same call may succeed later.
+    :ivar transient: True if the reason may end by itself, so that the same call may succeed later.
 
     While a server is away, every call raises one of these:
 
@@ -30,7 +30,7 @@ class BloomError(Exception):
     * `ServerRefusedError`: the server replied that it cannot execute the call.
     """
 
-    passes: bool = False
+    transient: bool = False
 
     def __init__(self, problem: str = "", *, advice: str = "", command: str | None = None) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class ConnectionFailedError(BloomError):
     the server cannot have executed the call.
     """
 
-    passes = True
+    transient = True
     sent = True
 
     def __init__(
@@ -96,11 +96,11 @@ class ConnectionFailedError(BloomError):
         reason: str | None = None,
         advice: str = "",
         command: str | None = None,
-        passes: bool = True,
+        transient: bool = True,
     ) -> None:
         super().__init__(problem, advice=advice, command=command)
         self.reason = problem if reason is None else reason  # without the name of the filter
-        self.passes = passes
+        self.transient = transient
 
 
 class ServerRefusedError(BloomError):
@@ -118,7 +118,7 @@ class ServerRefusedError(BloomError):
         self.word = word
 
     @property
-    def passes(self) -> bool:  # type: ignore[override]  # of each error, not of the class
+    def transient(self) -> bool:  # type: ignore[override]  # of each error, not of the class
         """True for a refusal that may end by itself, such as a server that loads its data."""
         return self.word in _TRANSIENT
 
@@ -146,7 +146,7 @@ class OutcomeUnknownError(BloomError):
         self.token = token
 
     @property
-    def passes(self) -> bool:  # type: ignore[override]  # of each error, not of the class
+    def transient(self) -> bool:  # type: ignore[override]  # of each error, not of the class
         """True unless the error is `final`."""
         return not self.final
 

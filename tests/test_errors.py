@@ -41,7 +41,7 @@ ERRORS: list[errors.BloomError] = [
         for kind in error_page.CLASSES.values()
         if not issubclass(kind, errors.ServerRefusedError | errors.OutcomeUnknownError)
     ),
-    errors.ConnectionFailedError("'seen' is not there", reason="no", passes=False, **WAYS_OUT),
+    errors.ConnectionFailedError("'seen' is not there", reason="no", transient=False, **WAYS_OUT),
     errors.ServerRefusedError("'seen' is not there", "OOM", **WAYS_OUT),
     errors.OutcomeUnknownError("'seen' is not there", "token", **WAYS_OUT),
     errors.RefusedOutcomeUnknownError("'seen' is not there", "OOM", "token", **WAYS_OUT),
@@ -110,7 +110,7 @@ def test_copies(error: errors.BloomError) -> None:
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
         assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
         assert (other.problem, other.advice, other.command) == ("'seen' is not there", *WAYS_OUT.values())
-        assert other.passes is error.passes
+        assert other.transient is error.transient
     assert str(error) == "'seen' is not there; call again"
 
 
@@ -128,12 +128,12 @@ def test_another_process() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool, interrupted as met:
         pool.submit(raise_interrupted).result()
     assert (met.value.results, met.value.rest, met.value.tokens) == ([True], ["y"], ["token"])
-    assert met.value.passes
+    assert met.value.transient
     assert "free memory" in met.value.command
 
 
 @for_each(
-    ("error", "passes"),
+    ("error", "transient"),
     [
         (errors.ServerRefusedError("", "LOADING"), True),
         (errors.ServerRefusedError("", "NOPERM"), False),
@@ -144,17 +144,17 @@ def test_another_process() -> None:
         (errors.FilterLostError(""), False),
     ],
 )
-def test_what_passes(error: errors.BloomError, passes: bool) -> None:  # noqa: FBT001 - the answer
-    """An error says whether its reason may end by itself; that of a batch passes with its cause."""
-    assert error.passes is passes
-    assert interrupted_by(error, "add_many", [], ["x"], ()).passes is passes
+def test_what_is_transient(error: errors.BloomError, transient: bool) -> None:  # noqa: FBT001 - the answer
+    """An error says whether its reason may end by itself; that of a batch is as its cause is."""
+    assert error.transient is transient
+    assert interrupted_by(error, "add_many", [], ["x"], ()).transient is transient
 
 
 def test_a_final_error_does_not_pass() -> None:
     """No retry helps if the server has forgotten the call."""
     error = errors.OutcomeUnknownError("")
     error.final = True
-    assert not error.passes
+    assert not error.transient
 
 
 CLASSES: dict[str, Any] = {
@@ -206,7 +206,7 @@ def test_an_unreachable_server(name: str, verb: str) -> None:
     with pytest.raises(errors.BloomError) as met:
         getattr(seen, verb)(*["x"] * (verb in ("add", "contains", "claim")))
     assert "a call on 'seen' " in str(met.value)
-    assert met.value.passes
+    assert met.value.transient
     if type(met.value) is errors.ConnectionFailedError:
         assert met.value.advice.startswith(
             "start the server, or give the client its host and port; then repeat"
@@ -223,6 +223,6 @@ def test_a_refusal_names_the_filter(server: Server) -> None:
                     errors.ServerRefusedError, match=r"refused \(OOM\) a call on .seen"
                 ) as met:
                     make(client, "seen", capacity=100, error_rate=0.01).add("x")
-                assert met.value.passes
+                assert met.value.transient
         finally:
             client.config_set("maxmemory", "0")

@@ -73,9 +73,9 @@ class Failures:
         self._latest = now = time.monotonic()
         if self._since is None:
             self._since = now
-            if error.passes and self._patience:
+            if error.transient and self._patience:
                 _log.warning("the crawl waits for its filter up to %g s: %s", self._patience, error)
-        if self.is_closing or now - self._since >= self._patience or not error.passes:
+        if self.is_closing or now - self._since >= self._patience or not error.transient:
             return None
         return PAUSE
 

@@ -27,7 +27,7 @@ def patiently(call: Callable[[], T]) -> T:
             return call()
         except BloomError as error:
             now = time.monotonic()
-            if not error.passes or (until is not None and now >= until):
+            if not error.transient or (until is not None and now >= until):
                 raise
             if until is None:
                 until = now + PATIENCE

@@ -85,7 +85,7 @@ class Once:
             try:
                 claim = await self._seen.claim(item, self._lease, renew=True)
             except BloomError as error:
-                if not error.passes:
+                if not error.transient:
                     raise
                 self._warnings.warn("messages wait for the filter %r: %s", self._seen.name, error)
                 await asyncio.sleep(PAUSE)

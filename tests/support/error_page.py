@@ -34,7 +34,7 @@ _HEAD: Final = """\
 # Errors and their ways out
 
 An error of the library has the attributes `problem`, which says what was found; `advice`, the way out in a
-program; and `command`, the way out for a user of the [command](command-line.md). If `passes` is True, the
+program; and `command`, the way out for a user of the [command](command-line.md). If `transient` is True, the
 reason may end by itself, so the same call may succeed later.
 
 [Troubleshooting](troubleshooting.md) has the causes of frequent errors, and
@@ -51,7 +51,7 @@ class Row(NamedTuple):
     problem: str
     advice: str
     command: str
-    passes: str
+    transient: str
 
 
 class Module(NamedTuple):
@@ -105,10 +105,14 @@ def page() -> str:
     """Return the text of the page."""
     parts = [_HEAD]
     for kind, own in groupby(rows(), lambda row: row.kind):
-        parts += [f"## {kind}\n", "| text | passes | in Python | on the command line |", "|---|---|---|---|"]
+        parts += [
+            f"## {kind}\n",
+            "| text | transient | in Python | on the command line |",
+            "|---|---|---|---|",
+        ]
         for row in own:
             command = "the same" if row.command == row.advice else row.command
-            parts.append(f"| {row.problem} | {row.passes} | {row.advice} | {command} |")
+            parts.append(f"| {row.problem} | {row.transient} | {row.advice} | {command} |")
         parts.append("")
     return "\n".join(parts)
 
@@ -131,8 +135,10 @@ def _composed() -> Iterator[errors.BloomError]:
 
 
 def _made(error: errors.BloomError) -> Row:
-    passes = "unless `final`" if error.passes and hasattr(error, "final") else _yes(is_true=error.passes)
-    return Row(type(error).__name__, error.problem, error.advice, error.command, passes)
+    transient = (
+        "unless `final`" if error.transient and hasattr(error, "final") else _yes(is_true=error.transient)
+    )
+    return Row(type(error).__name__, error.problem, error.advice, error.command, transient)
 
 
 def _written(module: Module, call: ast.Call) -> Row:
@@ -145,10 +151,10 @@ def _written(module: Module, call: ast.Call) -> Row:
     )
     kind: Any = CLASSES[call.func.id]
     if hasattr(kind, "final"):
-        passes = "unless `final`"
+        transient = "unless `final`"
     else:
-        passes = _yes(is_true=kind.passes is True and "passes" not in given)
-    return Row(call.func.id, problem, advice, command or advice, passes)
+        transient = _yes(is_true=kind.transient is True and "transient" not in given)
+    return Row(call.func.id, problem, advice, command or advice, transient)
 
 
 def _yes(*, is_true: bool) -> str:

@@ -47,7 +47,7 @@ class ServerUrl:
                     f"the server of {self.url} is private to the process that made the filter",
                     advice="use the filter in that process before it forks, or give "
                     "embedded:///some/directory, which processes share",
-                    passes=False,
+                    transient=False,
                 )
             client = _private[self.key] = _connected(self.url, is_asyncio=is_asyncio)
         return client

@@ -77,7 +77,7 @@ def _is_worth_retry(request: ClaimRequest) -> bool:
         return False
     if state.remaining == 0:
         return state.status == "done"  # by a call beside this one
-    if isinstance(error, ServerRefusedError) and not error.passes:
+    if isinstance(error, ServerRefusedError) and not error.transient:
         return False
     if isinstance(error, OutcomeUnknownError):
         return state.session is not None

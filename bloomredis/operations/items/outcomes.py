@@ -191,5 +191,5 @@ def interrupted_by(
         command=error.command if isinstance(error, BloomError) else "",
     )
     interrupted.final = final
-    interrupted.passes = isinstance(error, BloomError) and error.passes
+    interrupted.transient = isinstance(error, BloomError) and error.transient
     return interrupted
