@@ -195,13 +195,13 @@ class Expiring(Bound[AsyncClient]):
     """Filters that can get another time to live."""
 
     @observed
-    async def expire(self, seconds: float | timedelta) -> None:
-        """Let all keys of the filter expire after `seconds` seconds (or a timedelta).
+    async def expire(self, ttl: float | timedelta) -> None:
+        """Let all keys of the filter expire `ttl` seconds (or a timedelta) from now.
 
         :raises OutcomeUnknownError: no reply came; make the call again.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
-        await drive(self._transport, self._operations.expire(seconds))
+        await drive(self._transport, self._operations.expire(ttl))
 
 
 # asyncio:

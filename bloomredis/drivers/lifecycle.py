@@ -189,10 +189,10 @@ class Expiring(Bound[SyncClient]):
     """Filters that can get another time to live."""
 
     @observed
-    def expire(self, seconds: float | timedelta) -> None:
-        """Let all keys of the filter expire after `seconds` seconds (or a timedelta).
+    def expire(self, ttl: float | timedelta) -> None:
+        """Let all keys of the filter expire `ttl` seconds (or a timedelta) from now.
 
         :raises OutcomeUnknownError: no reply came; make the call again.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
-        drive(self._transport, self._operations.expire(seconds))
+        drive(self._transport, self._operations.expire(ttl))

@@ -347,11 +347,11 @@ class ItemOperations(ABC):
         """
         yield from self.stored.reopen(marks=marks)
 
-    def expire(self, seconds: float | timedelta) -> Op[None]:
+    def expire(self, ttl: float | timedelta) -> Op[None]:
         """Let all keys of the filter expire that many seconds (or a timedelta) from now."""
-        ttl = arguments.milliseconds("seconds", seconds)
+        milliseconds = arguments.milliseconds("ttl", ttl)
         with OutcomeMatters(self.name):
-            yield from self.stored.expire(ttl)
+            yield from self.stored.expire(milliseconds)
 
     @abstractmethod
     def discard_pending(self) -> None:
