@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import redis
+from redis.backoff import ExponentialBackoff
 
 from bloomredis.embedded import sentinels
 from bloomredis.later import imported, later
@@ -40,6 +41,12 @@ _SENTINELS: Final = {"sentinel": "redis"} | {
 """Schemes of Sentinels, each with redis-py's scheme for the servers behind them."""
 _SERVERS: Final = _OUTSIDE | _CLUSTERS | _SENTINELS
 _ACCEPTED: Final = ", ".join(f"{scheme}://" for scheme in ("memory", "embedded", *_SERVERS))
+_RETRIES: Final = 3
+_LONGEST_PAUSE: Final = 1.0
+_TIMEOUT: Final = 5.0
+"""Retries, the longest pause before one (the sum of all is 1.75 s), and `socket_timeout`, in seconds."""
+_UNLIMITED: Final = 2**31
+"""The most connections of a pool if nothing else is said, as in redis-py before 8."""
 _SERVER: Final = (
     *("--port", "0", "--unixsocketperm", "700", "--daemonize", "no"),
     *("--loglevel", "warning", "--save", ""),
@@ -66,6 +73,11 @@ def connect(url: str, **options: Any) -> redis.Redis:
       and password are those of the primary; options that begin with `sentinel_`, such as
       `?sentinel_password=`, are for the connections to the Sentinels.
 
+    A command is retried three times, after pauses of 1.75 s in sum, and waits 5 s for a reply
+    (`socket_timeout`), unless the URL or the options say otherwise; so a call of a server that refuses
+    connections ends after 1.75 s, and one of a server that hangs after 22 s.  The clients of a cluster retry
+    by themselves.  With `max_connections`, a call waits up to 20 s for a free connection.
+
     An embedded server takes about 0.1 s to start, and as long to end when the process exits.  Raises
     `ValueError` for any other URL, `ImportError` if the `embedded` extra is missing, and
     `redis.ConnectionError` with the server's log if it does not start.
@@ -81,12 +93,29 @@ def make_client(url: str, options: dict[str, Any], *, is_asyncio: bool) -> Any:
     if scheme == "memory":
         return _in_process(rest, module, options)
     if scheme == "embedded":
-        return _embedded(_directory(rest), module, options)
+        return _embedded(_directory(rest), module, _patient(module) | options)
     if scheme in _SENTINELS:
-        return sentinels.client(_primary(scheme, rest), module, options)
-    class_ = module.RedisCluster if scheme in _CLUSTERS else module.Redis
+        return sentinels.client(_primary(scheme, rest), module, _patient(module), options)
+    theirs = f"{_SERVERS[scheme]}://{rest}"
     with _without_password(scheme):
-        return class_.from_url(f"{_SERVERS[scheme]}://{rest}", **options)
+        if scheme in _CLUSTERS:
+            return module.RedisCluster.from_url(theirs, **{"socket_timeout": _TIMEOUT} | options)
+        _check_database(scheme, rest)
+        said: Any = redis.connection.parse_url(theirs) | options  # type: ignore[no-untyped-call]  # untyped in redis-py
+        if "max_connections" not in said:
+            options = {"max_connections": _UNLIMITED} | options
+            return module.Redis.from_url(theirs, **_patient(module) | options)
+        pool = module.BlockingConnectionPool.from_url(theirs, **_patient(module) | options)
+    client = module.Redis(connection_pool=pool)
+    client.auto_close_connection_pool = True
+    return client
+
+
+def _patient(module: Any) -> dict[str, Any]:
+    """Return the options for retries, of `redis` or `redis.asyncio`."""
+    pauses = ExponentialBackoff(cap=_LONGEST_PAUSE, base=_LONGEST_PAUSE / 2**_RETRIES)
+    retry = imported(f"{module.__name__}.retry").Retry(pauses, _RETRIES)
+    return {"retry": retry, "socket_timeout": _TIMEOUT}
 
 
 def check_url(url: str) -> None:
@@ -100,7 +129,13 @@ def check_url(url: str) -> None:
         _primary(scheme, rest)
     else:
         with _without_password(scheme):
-            redis.connection.parse_url(f"{_SERVERS[scheme]}://{rest}")  # type: ignore[no-untyped-call]  # untyped in redis-py
+            _check_database(scheme, rest)
+            pool = redis.ConnectionPool.from_url(f"{_SERVERS[scheme]}://{rest}")
+        try:
+            pool.make_connection()  # which does no I/O
+        except TypeError as error:
+            option = str(error).rpartition("argument ")[2]
+            raise ValueError(f"the {scheme}:// URL has an option that redis-py lacks: {option}") from None
 
 
 def is_private(url: str) -> bool:
@@ -116,11 +151,28 @@ def _split(url: str) -> tuple[str, str]:
     found = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
     scheme = found[1].lower() if found else ""
     if found is None or scheme not in ("memory", "embedded", *_SERVERS):
-        begins = f"the scheme {scheme}://" if scheme else "no scheme"
-        is_place = re.fullmatch(r"[\w.-]+:\d+(/\d*)?", url)
-        meant = f"; redis://{url} was probably meant" if is_place else ""
-        raise ValueError(f"the URL of a server has {begins}; it must begin with one of {_ACCEPTED}{meant}")
+        begins = f"the scheme {scheme}://, which is unknown" if scheme else "no scheme"
+        meant = _meant(url)
+        wanted = f"{meant} was probably meant; " if meant else ""
+        raise ValueError(f"the URL of a server has {begins}; {wanted}it must begin with one of {_ACCEPTED}")
     return scheme, url[found.end() :]
+
+
+def _meant(url: str) -> str:
+    """Return the URL that a similar text probably means, without what may be a password; "" if none."""
+    if re.fullmatch(r"[\w.-]+:\d+(/\d*)?", url):
+        return f"redis://{url}"
+    near = re.match(r"([a-z+]+)(:/?|//|:///*)(?!/)", url, re.IGNORECASE)
+    if near is None or near[1].lower() not in ("memory", "embedded", *_SERVERS):
+        return ""
+    return f"{near[1].lower()}://" + ("" if "@" in url else url[near.end() :])
+
+
+def _check_database(scheme: str, rest: str) -> None:
+    """Raise `ValueError` for a database that is no number, which redis-py takes for database 0."""
+    path = urlsplit(f"redis://{rest}").path.strip("/")
+    if scheme != "unix" and path and not path.isdecimal():
+        raise ValueError
 
 
 def _primary(scheme: str, rest: str) -> sentinels.Target:
@@ -167,8 +219,9 @@ def _directory(rest: str) -> Path | None:
     """Return the directory after `embedded://`, None if there is none."""
     if not rest:
         return None
-    if rest.startswith("/") and rest.strip("/") and not set("?#") & set(rest):
-        return Path(unquote(rest))
+    rest = re.sub(r"^/?~(?=/)", "~", rest)
+    if rest.startswith(("/", "~/")) and rest.strip("/") and not set("?#") & set(rest):
+        return Path(unquote(rest)).expanduser()
     meant = re.split("[?#]", rest)[0].strip("/")
     if not meant or set("@:") & set(rest):  # do not repeat what may be a password
         meant = "some/directory"

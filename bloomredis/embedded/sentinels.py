@@ -72,12 +72,13 @@ def _address(text: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3] or PORT)
 
 
-def client(target: Target, module: Any, options: dict[str, Any]) -> Any:
+def client(target: Target, module: Any, usual: dict[str, Any], options: dict[str, Any]) -> Any:
     """Return a client of the primary, which follows a failover; nothing is sent.
 
     :param module: `redis` or `redis.asyncio`.
+    :param usual: the options that those of the URL replace.
     """
     theirs: Any = imported(f"{module.__name__}.sentinel")
     retry = imported(f"{module.__name__}.retry").Retry(NoBackoff(), 0)  # the next one is asked
     sentinel = theirs.Sentinel(target.sentinels, sentinel_kwargs={"retry": retry} | target.sentinel_options)
-    return sentinel.master_for(target.name, **target.options | options)
+    return sentinel.master_for(target.name, **usual | target.options | options)

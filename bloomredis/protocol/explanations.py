@@ -9,10 +9,14 @@ AGAIN_ON_COMMAND_LINE: Final = "run the command again"
 
 
 class WayOut(NamedTuple):
-    """The way out in a program, and on the command line."""
+    """The way out in a program, and on the command line.
+
+    :ivar transient: a later call may succeed.
+    """
 
     advice: str
     command: str
+    transient: bool = True
 
 
 class Explanation(NamedTuple):
@@ -100,6 +104,22 @@ FAILURES: Final = {
     "No master found": WayOut(
         "check the name of the primary, and whether the Sentinels answer",
         "check the name in --url, and whether the Sentinels answer at its hosts and ports",
+    ),
+    "Cluster mode is not enabled": WayOut(
+        "use a URL with redis:// for a single server",
+        "use a --url with redis:// for a single server",
+        transient=False,
+    ),
+    **dict.fromkeys(
+        ("File exists", "Not a directory"),
+        WayOut(
+            "give embedded:// a directory, or the path of a new one",
+            "give embedded:// a directory, or the path of a new one",
+            transient=False,
+        ),
+    ),
+    "Is a directory": WayOut(
+        "give the path of the server's unix socket", "--url gives the path of a unix socket", transient=False
     ),
     "Connection refused": WayOut(
         "start the server, or give the client its host and port",

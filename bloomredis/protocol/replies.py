@@ -152,8 +152,9 @@ def failed(reason: str, about: str = "") -> ConnectionFailedError:
     return ConnectionFailedError(
         f"a call on {about!r} got no answer ({reason.rstrip('.')})" if about else reason.rstrip("."),
         reason=reason,
-        advice=f"{known.advice}; then {AGAIN}" if known else AGAIN,
+        advice=(f"{known.advice}; then {AGAIN}" if known.transient else known.advice) if known else AGAIN,
         command=known.command if known else AGAIN_ON_COMMAND_LINE,
+        transient=known is None or known.transient,
     )
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import redis
 
-from bloomredis import BloomFilter, connect
+import bloomredis.asyncio
+from bloomredis import BloomFilter, ConnectionFailedError, connect
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -65,6 +69,88 @@ def test_other_schemes_are_refused(url: str) -> None:
     named = re.escape(url.partition("://")[0] + "://" if "://" in url else "no scheme")
     with pytest.raises(ValueError, match=f"{named}.* memory://, embedded://, redis://, .*valkeys://"):
         connect(url)
+
+
+@for_each(
+    ("url", "meant"),
+    [
+        ("redis:/x", "redis://x"),
+        ("redis//x:6379", "redis://x:6379"),
+        ("memory:", "memory://"),
+        ("localhost:6379/1", "redis://localhost:6379/1"),
+    ],
+)
+def test_a_near_miss_names_the_url_that_was_meant(url: str, meant: str) -> None:
+    """It stands before the list of all schemes."""
+    with pytest.raises(ValueError, match=f"no scheme; {meant} was probably meant; it must begin with one of"):
+        connect(url)
+
+
+@for_each("url", ["redis://h/prod", "rediss://h:1/0x", "valkey://h/1/2", "redis://h/-1"])
+def test_a_database_that_is_no_number(url: str) -> None:
+    """redis-py would use database 0, where other programs' keys are."""
+    for made in (connect, bloomredis.asyncio.connect, lambda it: BloomFilter.from_url(it, "seen")):
+        with pytest.raises(ValueError, match="its port, database and options have to be numbers"):
+            made(url)
+
+
+def test_an_option_that_the_client_lacks() -> None:
+    """A filter's URL is checked when the filter is made, not at its first call."""
+    with pytest.raises(ValueError, match="has an option that redis-py lacks: 'socket_timeuot'"):
+        BloomFilter.from_url("redis://h?socket_timeuot=1", "seen")
+
+
+def test_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~` in embedded:// is the home directory, with and without a slash before it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with connect("embedded://~/data") as client, connect("embedded:///~/data") as same:
+        client.set("key", "1")
+        assert same.get("key") == b"1"
+    assert (tmp_path / "data").is_dir()
+
+
+def test_what_no_retry_can_mend(any_server: Server, tmp_path: Path) -> None:
+    """The error names the way out, and is not transient."""
+    (tmp_path / "file").write_text("")
+    for url, way_out in {
+        f"embedded://{tmp_path}/file": "give embedded:// a directory",
+        f"embedded://{tmp_path}/file/x": "give embedded:// a directory",
+    }.items():
+        seen = BloomFilter.from_url(url, "seen", capacity=10, error_rate=0.1)
+        with pytest.raises(ConnectionFailedError, match=way_out) as failed:
+            seen.add("x")
+        assert not failed.value.transient
+        assert "repeat" not in str(failed.value)
+
+
+def test_retries_of_a_client_by_its_url() -> None:
+    """Three retries, with pauses of 1.75 s in sum, and 5 s for each reply, unless the URL says otherwise."""
+    for made in (connect, bloomredis.asyncio.connect):
+        options = made("redis://h").connection_pool.connection_kwargs
+        pauses = [options["retry"]._backoff.compute(number) for number in range(1, 4)]
+        assert (options["retry"]._retries, sum(pauses), options["socket_timeout"]) == (3, 1.75, 5)
+        options = made("redis://h?socket_timeout=1").connection_pool.connection_kwargs
+        assert options["socket_timeout"] == 1
+
+
+def test_a_refused_connection_is_retried() -> None:
+    """Four attempts are made before the error."""
+    attempts: list[Exception] = []
+    with socket.socket(socket.AF_INET) as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        client = connect(f"redis://127.0.0.1:{closed.getsockname()[1]}", retry=None)
+        own = connect("redis://h").connection_pool.connection_kwargs["retry"]
+        with pytest.raises(redis.ConnectionError):
+            own.call_with_retry(client.ping, attempts.append)
+    assert len(attempts) == 4
+
+
+def test_a_limited_pool_waits_for_a_connection(any_server: Server) -> None:
+    """`max_connections` in the URL makes calls wait for each other instead of failing."""
+    url = f"{any_server.url}?max_connections=1"
+    seen = BloomFilter.from_url(url, "seen", capacity=1000, error_rate=0.01)
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(seen.add, map(str, range(40)))) == 40
 
 
 @for_each(

@@ -94,9 +94,10 @@ def rows() -> list[Row]:
     texts: dict[WayOut, list[str]] = {}
     for text, way_out in FAILURES.items():
         texts.setdefault(way_out, []).append(text)
-    for (advice, command), own in texts.items():
+    for (advice, command, transient), own in texts.items():
         problem = f"a call on 'seen' got no answer ({UNKNOWN} {' or '.join(own)} {UNKNOWN})"
-        found.add(_made(errors.ConnectionFailedError(problem, advice=advice, command=command)))
+        ways: dict[str, Any] = {"advice": advice, "command": command, "transient": transient}
+        found.add(_made(errors.ConnectionFailedError(problem, **ways)))
     order = list(CLASSES)
     return sorted(found, key=lambda row: (order.index(row.kind), row))
 
