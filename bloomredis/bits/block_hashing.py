@@ -107,14 +107,19 @@ def packed(
     items: Sequence[str | bytes], regions: Sequence[tuple[int, int]], bits: int, block_bits: int
 ) -> bytes:
     """Hash a batch; return the blocks of each item: the number as little-endian u32, then the mask."""
-    words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
+    words = words_of(items)
     entries = np.empty((len(words), len(regions), 1 + block_bits // 32), dtype="<u4")
     for i, (first, size) in enumerate(regions):
         if i:
-            words = _mixed_batch(words)
+            words = next_words(words)
         entries[:, i, 0] = blocks_of(words[:, 0], first, size)
-        entries[:, i, 1:] = _masks_of_batch(words.view(np.uint8)[:, 4 : 4 + bits], block_bits).view("<u4")
+        entries[:, i, 1:] = masks_of_batch(words, bits, block_bits).view("<u4")
     return entries.tobytes()
+
+
+def words_of(items: Sequence[str | bytes]) -> NDArray[np.uint32]:
+    """Hash a batch; return the words that give the blocks and bits of the first region, one row an item."""
+    return np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
 
 
 def blocks_of(words: NDArray[np.uint32], first: int, size: int) -> NDArray[np.uint64]:
@@ -131,9 +136,10 @@ def masks_at(positions: NDArray[np.uint8], block_bits: int) -> NDArray[np.uint64
     return found
 
 
-def _masks_of_batch(drawn: NDArray[np.uint8], block_bits: int) -> NDArray[np.uint64]:
-    """Return the mask of each row of bytes as words."""
-    bits, found = drawn.shape[1], masks_at(drawn.T, block_bits)
+def masks_of_batch(words: NDArray[np.uint32], bits: int, block_bits: int) -> NDArray[np.uint64]:
+    """Return, for each row of a region's words, the mask of an item's bits in its block, as words."""
+    drawn = words.view(np.uint8)[:, 4 : 4 + bits]
+    found = masks_at(drawn.T, block_bits)
     clashing = (_bit_counts(found).dot(np.ones(found.shape[1], np.uint8)) != bits).nonzero()[0]
     if clashing.size <= MOST_MOVED_SINGLY:
         together = drawn[clashing].tobytes()
@@ -165,12 +171,12 @@ def picks_of_batch(items: Sequence[str | bytes], regions: int, bits: int, block_
         available, widest = known.positions.shape[:2]
         if available >= regions and widest >= bits:
             return known.first(regions, bits)
-    words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
+    words = words_of(items)
     block_words = []
     positions = np.empty((regions, bits, len(words)), dtype=np.uint8)
     for i in range(regions):
         if i:
-            words = _mixed_batch(words)
+            words = next_words(words)
         block_words.append(words[:, 0])
         positions[i] = words.view(np.uint8)[:, 4 : 4 + bits].T & np.uint8(block_bits - 1)
         _move_batch(positions[i], block_bits)
@@ -222,8 +228,8 @@ def _mixed(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
     return b ^ b >> 16, c ^ c >> 16, d ^ d >> 16, a ^ a >> 16
 
 
-def _mixed_batch(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the words of `_mixed` for many digests, one row a digest."""
+def next_words(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the words of many items for the next region, as `_mixed` does, one row an item."""
     product = (words ^ words >> np.uint32(16)) * np.uint32(_MULTIPLIER)
     product ^= product >> np.uint32(16)
     return np.roll(product, -1, axis=1)
