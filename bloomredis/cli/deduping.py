@@ -10,14 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-from bloomredis import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.cli import stderr
-from bloomredis.cli.capacity_watch import CapacityWatch
-from bloomredis.cli.filters import kind_of
-from bloomredis.cli.kinds import Kind
 from bloomredis.cli.lines import Columns, Key
 from bloomredis.cli.output import fail
 from bloomredis.cli.pipe_writer import FEW, NotTakenError, PipeWriter
+from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
 
 Piece = tuple[Sequence[Key], Sequence[bytes]]
 """Distinct keys, and a line for each."""
@@ -30,14 +27,11 @@ class Deduping:
     :param shared: the filter has a name, by which other runs use it.
     """
 
-    def __init__(
-        self, seen: Any, columns: Columns, writer: PipeWriter | None, watch: CapacityWatch, *, shared: bool
-    ) -> None:
+    def __init__(self, seen: Any, columns: Columns, writer: PipeWriter | None, *, shared: bool) -> None:
         self.totals = {"read": 0, "new": 0}
         self._seen = seen
         self._columns = columns
         self._writer = writer
-        self._watch = watch
         self._shared = shared
 
     def run(self, lines: Iterator[list[bytes]]) -> None:
@@ -47,9 +41,7 @@ class Deduping:
             new = sum(map(self._ask, self._pieces(keys, kept)))
             self.totals["read"] += len(batch)
             self.totals["new"] += new
-            self._watch.added(len(batch), new)
             self._columns.check()
-        self._watch.end()
         if not self._columns.are_whole:
             self.totals["missing"] = self._columns.missed
         if warning := self._columns.end(self.totals["read"]):
@@ -109,7 +101,7 @@ class Deduping:
         marked = _asked(keys)
         if not marked:
             return
-        if kind_of(self._seen) is Kind.COUNTING:
+        if hasattr(self._seen, "remove"):
             for key in marked:
                 self._seen.remove(key)
             return

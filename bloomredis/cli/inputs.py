@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 import sys
@@ -35,18 +34,9 @@ class Reading:
         self.total = _total_bytes(files)
         self.done = 0
 
-    def expected(self, lines: int) -> int | None:
-        """Return an upper estimate of the number of lines in all files; None without a total.
-
-        :param lines: the number of lines read so far.
-        """
-        if self.total is None:
-            return None
-        return math.ceil(1.1 * lines * max(1.0, self.total / max(1, self.done)))
-
 
 def lines_of(
-    files: Sequence[Path], stop: Stop, *, quiet: bool, keep_cr: bool = False, reading: Reading | None = None
+    files: Sequence[Path], stop: Stop, *, quiet: bool, keep_cr: bool = False
 ) -> Iterator[list[bytes]]:
     """Yield the lines of one file after another, as soon as they arrive; the end of a file ends a line.
 
@@ -55,7 +45,7 @@ def lines_of(
     :param keep_cr: keep the CR of lines that end in CR LF; else a note on stderr says once that it is left
         out.
     """
-    reading = reading or Reading(files)
+    reading = Reading(files)
     notice = cache(_note_cr)
 
     def lines(descriptor: int, name: str) -> Iterator[list[bytes]]:

@@ -17,10 +17,11 @@ from bloomredis.bits.block_hashing import blocks_of, masks_of_batch, next_words,
 from bloomredis.bits.blocked import FEWEST_OF_NUMPY, Blocked
 from bloomredis.bits.hashing import HASHED_AT_ONCE
 from bloomredis.stored import planning
-from bloomredis.stored.layers.record import LayerRecord, RotatingRecord
+from bloomredis.stored.layers.record import LayerRecord, RotatingRecord, ScalingRecord
 
 _SINGLY: Final = 1000
 """The first items of a run, for which the import of numpy would take longer than a loop."""
+_SLICES: Final = 4
 _SLOTS: Final = 1 << 16
 """Blocks that differ in this modulus are certainly different."""
 
@@ -152,6 +153,17 @@ class PrivateFilter:
         self._record = record
         self._layers = [_Layer(record, self._now())]
         self._read = 0
+
+    @classmethod
+    def of(cls, capacity: int, error_rate: float, window: float | None = None) -> PrivateFilter:
+        """Return a filter that grows or, with a window in seconds, forgets."""
+        kind = ScalingRecord.kind if window is None else RotatingRecord.kind
+        head = planning.whole(capacity, error_rate, None, kind)
+        if window is None:
+            return cls(ScalingRecord(head=head, expansion=2, tightening_ratio=0.5))
+        record = RotatingRecord(head=head, width=-(-int(window * 1e6) // _SLICES), slices=_SLICES)
+        record.check()
+        return cls(record)
 
     def add_many(self, items: Sequence[bytes]) -> list[bool]:
         """Add items; return for each whether it was new."""

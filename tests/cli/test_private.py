@@ -10,17 +10,9 @@ import pytest
 
 from bloomredis import ScalingBloomFilter
 from bloomredis.cli.private import PrivateFilter
-from bloomredis.stored import planning
-from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
 from tests.support.clock import Clock
 from tests.support.servers import Server
 from tests.support.sizes import sized
-
-
-def growing(capacity: int, error_rate: float) -> PrivateFilter:
-    """Return an empty private filter that grows."""
-    head = planning.whole(capacity, error_rate, None, ScalingRecord.kind)
-    return PrivateFilter(ScalingRecord(head=head, expansion=2, tightening_ratio=0.5))
 
 
 def some_batches(count: int, rng: random.Random) -> Iterator[list[bytes]]:
@@ -36,7 +28,7 @@ def test_its_answers_are_those_of_a_server(
     any_server: Server, error_rate: float, count: int, seed: int
 ) -> None:
     """Each item gets the answer of a `ScalingBloomFilter`, false positives and full layers included."""
-    ours = growing(count // 20, error_rate)
+    ours = PrivateFilter.of(count // 20, error_rate)
     rng = random.Random(seed)
     with any_server.client() as client:
         theirs = ScalingBloomFilter[bytes](client, "x", capacity=count // 20, error_rate=error_rate)
@@ -54,7 +46,7 @@ def test_a_small_layer_has_the_order_of_the_items() -> None:
     """In one batch, items are false positives only because of those before them."""
     rng = random.Random(1)
     items = [b"%d" % rng.randrange(10**6) for _ in range(5000)]
-    at_once, singly = growing(20_000, 0.3), growing(20_000, 0.3)
+    at_once, singly = PrivateFilter.of(20_000, 0.3), PrivateFilter.of(20_000, 0.3)
     found = [answer for item in items for answer in singly.add_many([item])]
     assert at_once.add_many(items) == found
     assert 0 < found.count(False) < 1000
@@ -62,8 +54,7 @@ def test_a_small_layer_has_the_order_of_the_items() -> None:
 
 def test_a_window(clock: Clock) -> None:
     """A private filter with a window finds an item within it, and forgets it one slice later."""
-    head = planning.whole(1000, 1e-6, None, RotatingRecord.kind)
-    seen = PrivateFilter(RotatingRecord(head=head, width=900 * 1_000_000, slices=4))
+    seen = PrivateFilter.of(1000, 1e-6, window=3600)
     assert seen.add_many([b"a"]) == [True]
     clock.advance(3590)
     assert seen.add_many([b"a", b"b"]) == [False, True]
@@ -73,8 +64,7 @@ def test_a_window(clock: Clock) -> None:
 
 def test_a_window_takes_more_than_its_capacity() -> None:
     """A slice begins another layer when one is full."""
-    head = planning.whole(100, 1e-6, None, RotatingRecord.kind)
-    seen = PrivateFilter(RotatingRecord(head=head, width=900 * 1_000_000, slices=4))
+    seen = PrivateFilter.of(100, 1e-6, window=3600)
     items = [b"%d" % number for number in range(5000)]
     assert sum(seen.add_many(items)) >= 4999
     assert not any(seen.add_many(items))
