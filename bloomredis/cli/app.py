@@ -16,10 +16,9 @@ from typing import Annotated
 import typer
 
 import bloomredis
-from bloomredis.cli import stderr
-from bloomredis.cli.commands import MARKUP, Group
+from bloomredis.cli import quick, stderr
+from bloomredis.cli.commands import COMMANDS, MARKUP, Group, function_of
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
-from bloomredis.protocol import replies
 
 USAGE = 2
 SERVER = 3
@@ -61,7 +60,11 @@ def run() -> None:
     """Run the command in sys.argv and exit; print an expected error as one line on stderr."""
     stderr.print_warnings()
     try:
-        app()
+        name, *words = sys.argv[1:] or [""]
+        call = quick.call(function_of(name), words) if name in COMMANDS else None
+        (call or app)()
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
     except Exception as raised:
         error = _explained(raised)
         status = exit_status(error)
@@ -75,6 +78,8 @@ def _explained(error: Exception) -> Exception:
     """Return the library's error for one that the client raised itself, such as a missing password."""
     if isinstance(error, OSError):  # of a file or a stream; clients have their own
         return error
+    from bloomredis.protocol import replies  # noqa: PLC0415 - most runs meet no error
+
     meaning = replies.explained(error)
     return error if isinstance(meaning, replies.Refusal) else meaning
 

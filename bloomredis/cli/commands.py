@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -58,6 +58,13 @@ _FUNCTIONS: Final = {"import": "import_", "list": "list_"}
 """Functions whose name is not that of the command."""
 
 
+def function_of(name: str) -> Callable[..., object]:
+    """Return the function of a command, whose signature declares the options."""
+    module = import_module(f"bloomredis.cli.{COMMANDS[name].module}")
+    function: Callable[..., object] = getattr(module, _FUNCTIONS.get(name, name))
+    return function
+
+
 class Commands(Mapping[str, Any]):
     """The commands as typer wants them, which asks for those that it runs or shows."""
 
@@ -66,9 +73,7 @@ class Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            command = COMMANDS[name]
-            module = import_module(f"bloomredis.cli.{command.module}")
-            function = getattr(module, _FUNCTIONS.get(name, name))
+            command, function = COMMANDS[name], function_of(name)
             first, *rest = inspect.cleandoc(function.__doc__ or "").split("\n\n")
             one = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
             told = "\n\n".join([first, f"Example: bloomredis {command.example}", *rest])

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Annotated, Any, Final
 
 import typer
@@ -170,7 +169,7 @@ def _stored(client: Any, name: str | None, kind: Kind | None, parameters: dict[s
         wanted = wanted.completed(CAPACITY, ERROR_RATE)
     expires = name is None and meant is not Kind.ROTATING and not wanted.is_foreign
     more: dict[str, Any] = ({"ttl": _TTL} if expires else {}) | {"retry_safe": name is not None}
-    called = f"bloomredis:dedupe:{token_hex(8)}" if name is None else name
+    called = f"bloomredis:dedupe:{os.urandom(8).hex()}" if name is None else name
     made = filters.make(client, called, wanted, meant, **more)
     try:
         made.reserve()
