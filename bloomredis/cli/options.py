@@ -15,7 +15,8 @@ T = TypeVar("T")
 MOST: Final = 2**62
 
 _POWERS: Final[dict[str, int]] = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
-_NUMBER: Final = re.compile(r"(\d[\d_,]*)(\.\d+)?(?:e\+?(\d{1,2}))?([kmgb]?)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"(\d+(?:_\d+)*)(\.\d+)?(?:e\+?(\d{1,2}))?([kmgb]?)", re.IGNORECASE)
+_IN_THOUSANDS: Final = re.compile(r"\d{1,3}(,\d{3})+")
 
 
 def option(parse: Callable[[str], T], metavar: str, text: str, *names: str, **more: Any) -> Any:
@@ -40,13 +41,14 @@ def _told(parse: Callable[[str], T]) -> Callable[[str | T], T]:
 
 
 def whole(least: int = 1, most: int = MOST) -> Callable[[str], int]:
-    """Return a reader of whole numbers, which may be written as 1000000, 1_000_000, 1e6 or 1M."""
+    """Return a reader of whole numbers, which may be written as 1000000, 1,000,000, 1_000_000, 1e6 or 1M."""
 
     def read(text: str) -> int:
-        found = _NUMBER.fullmatch(text.strip())
+        given = text.strip()
+        found = _NUMBER.fullmatch(given.replace(",", "") if _IN_THOUSANDS.fullmatch(given) else given)
         if not found:
             raise ValueError(f"expected a whole number, such as 1000000, 1e6 or 1M, not {text!r}")
-        digits, fraction = found[1].replace("_", "").replace(",", ""), (found[2] or ".")[1:]
+        digits, fraction = found[1].replace("_", ""), (found[2] or ".")[1:]
         zeros = "0" * int(found[3] or 0)
         scaled = int(digits + fraction + zeros) * _POWERS[found[4].lower()]
         number, rest = divmod(scaled, int("1" + "0" * len(fraction)))

@@ -145,7 +145,22 @@ def test_numbers() -> None:
     for text in ("1000000", "1_000_000", "1,000,000", "1e6", "1E6", "1M", "1000k", "1.0e6"):
         assert read(text) == 1_000_000
     assert read("1.5M") == 1_500_000
-    for text in ("", "x", "-1", "0", "1.5", "1e99", "1e6M5"):
+    for text in (
+        "",
+        "x",
+        "-1",
+        "0",
+        "1.5",
+        "1e99",
+        "1e6M5",
+        "1,5M",
+        "1,0",
+        "2,5e6",
+        "1,000M",
+        "1,00",
+        "1__0",
+        "1_",
+    ):
         with pytest.raises(ValueError, match="expected"):
             read(text)
     assert [options.share(text) for text in ("0.01", "1%", "1e-2", "0.1%")] == [0.01, 0.01, 0.01, 0.001]
