@@ -53,6 +53,13 @@ COMMANDS: Final = {
     "delete": Command(_WHOLE, "manage", "delete urls-copy"),
 }
 """The commands, in the order of the help."""
+_HEADINGS: Final = {
+    "field": "What is compared",
+    "repeated": "What is printed",
+    "capacity": "The filter",
+    "url": "A filter on a server, for several runs",
+}
+"""The headings in the help of `dedupe`, each before an option."""
 _WIDEST: Final = max(map(len, COMMANDS))
 _FUNCTIONS: Final = {"import": "import_", "list": "list_"}
 """Functions whose name is not that of the command."""
@@ -98,6 +105,20 @@ class PlainCommand(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """Return the text of `--help`."""
         return re.sub(r"^(  [A-Z]+) <.+?>", r"\1", super().get_help(ctx), flags=re.MULTILINE)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, those of `dedupe` in groups."""
+        sections: dict[str, list[Any]] = {}
+        heading = "Arguments"
+        for one in self.get_params(ctx):
+            if one.param_type_name == "option" and heading == "Arguments":
+                heading = "Options"
+            if self.name == "dedupe":
+                heading = _HEADINGS.get(one.name or "", heading)
+            sections.setdefault(heading, []).extend(filter(None, [one.get_help_record(ctx)]))
+        for name, rows in sections.items():
+            with formatter.section(name):
+                formatter.write_dl(rows)
 
 
 class Group(TyperGroup):

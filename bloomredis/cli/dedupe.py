@@ -10,17 +10,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bloomredis.cli.columns import keys_by
+from bloomredis.cli.columns import Columns, Fields, Missing, fields, keys_by, missing_named
 from bloomredis.cli.deduping import Deduping
-from bloomredis.cli.inputs import STDIN, lines_of
+from bloomredis.cli.inputs import STDIN, files_of
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
-from bloomredis.cli.lines import Columns, Missing, missing_named
-from bloomredis.cli.options import KeepCr, Window, kind_option, option, share, whole
+from bloomredis.cli.options import KeepCr, kind_option, option, share, time, whole
 from bloomredis.cli.pipe_writer import PipeWriter
 from bloomredis.cli.private import PrivateFilter
 from bloomredis.cli.reports import report
-from bloomredis.cli.server import VARIABLE, Cluster, OwnUrl, connect
+from bloomredis.cli.server import VARIABLE, Cluster, connect
 from bloomredis.cli.stopping import Stop
 from bloomredis.errors import FilterNotFoundError
 
@@ -37,54 +36,26 @@ def dedupe(  # long: the signature declares every option
         typer.Argument(metavar="FILE", help="Files to read; - or no file means stdin.", show_default=False),
     ] = None,
     *,
-    url: OwnUrl = None,
-    cluster: Cluster = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Keep the filter under this name on the server of --url, or of {VARIABLE}.",
-            show_default=False,
-        ),
-    ] = None,
-    kind: Annotated[Kind | None, kind_option("scaling")] = None,
-    capacity: Annotated[
-        int | None,
-        option(
-            whole(),
-            "ITEMS",
-            f"Distinct lines to expect (default: {CAPACITY:,}).",
-        ),
-    ] = None,
-    error_rate: Annotated[
-        float | None,
-        option(
-            share,
-            "RATE",
-            f"Share of new lines it may drop (default: {ERROR_RATE:g}).",
-        ),
-    ] = None,
-    window: Window = None,
-    layout: Layout = None,
     field: Annotated[
-        int | None, option(whole(1, 1_000_000), "N", "Compare only this column; the first is 1.")
+        Fields | None,
+        option(fields, "LIST", "Columns, such as 1,3-4; with --csv also names.", "--field", "-f"),
     ] = None,
     delimiter: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Text between columns, instead of blanks.", show_default=False),
-    ] = None,
-    csv: Annotated[
-        bool,
-        typer.Option("--csv", help="The columns of --field are those of CSV."),
-    ] = False,
-    json_key: Annotated[
-        str | None,
         typer.Option(
-            metavar="KEY",
-            help="Compare only the value of this key of JSON.",
-            show_default=False,
+            "--delimiter", "-d", metavar="TEXT", help="Text between columns, not blanks.", show_default=False
         ),
     ] = None,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Columns of CSV; names are those of the header.")
+    ] = False,
+    json_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY", help="JSON: the key's value, as in user.id (repeatable).", show_default=False
+        ),
+    ] = None,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="A and a are the same.")] = False,
     missing: Annotated[
         Missing,
         option(
@@ -94,24 +65,46 @@ def dedupe(  # long: the signature declares every option
             autocompletion=lambda: list(Missing),
         ),
     ] = Missing.KEEP,
+    null: Annotated[bool, typer.Option("--null", "-z", help="Lines end in NUL, not in newline.")] = False,
     keep_cr: KeepCr = False,
+    repeated: Annotated[
+        bool, typer.Option("--repeated", "-D", help="Print the lines that were seen before instead.")
+    ] = False,
     count: Annotated[bool, typer.Option("--count", help="Print only totals: lines read, lines new.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only totals, as one JSON object.")] = False,
+    capacity: Annotated[
+        int | None, option(whole(), "ITEMS", f"Distinct lines to expect (default: {CAPACITY:,}).")
+    ] = None,
+    error_rate: Annotated[
+        float | None, option(share, "RATE", f"Share of new lines it may drop (default: {ERROR_RATE:g}).")
+    ] = None,
+    window: Annotated[
+        float | None, option(time, "TIME", "Forget lines after this time, such as 12h.")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The server, such as redis://host:6379/0.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"Keep the filter, at --url or {VARIABLE}.", show_default=False),
+    ] = None,
+    cluster: Cluster = None,
+    kind: Annotated[Kind | None, kind_option("scaling")] = None,
+    layout: Layout = None,
 ) -> None:
     """Print the lines that were not seen before, while they are read.
 
-    Runs with the same --url and --name share a filter, whose parameters the options must match. Each line is
-    printed at most once: it is marked just before it is written. Lines that cannot be written are counted on
-    stderr; if the command is killed, they stay marked.
-
-    Lines without the column or key are counted, too; if no line has it, the command fails at the end.
+    Runs with the same --url and --name share a filter. A line is marked there just before it is printed, so
+    no two runs print it; lines that cannot be written are counted on stderr.
     """
-    columns = Columns(keys_by(field, delimiter, json_key, is_csv=csv), missing)
+    columns = Columns(keys_by(field, delimiter, json_key or (), is_csv=csv), missing, lowers=ignore_case)
     if name is not None and not (url := url or os.environ.get(VARIABLE)):
         raise ValueError("--name needs --url: without a server, the filter ends with the command")
     stop = Stop()
     paths = [_path(file) for file in files or ["-"]]
     only_totals = count or as_json
+    end = b"\0" if null else b"\n"
     parameters = {"capacity": capacity, "error_rate": error_rate, "layout": layout, "window": window}
     with ExitStack() as stack:
         if url is None:
@@ -121,9 +114,19 @@ def dedupe(  # long: the signature declares every option
                 # Receipts are worth their cost in a filter with a name only; any other run can be repeated.
                 client = connect(url, cluster=cluster, retries=RETRIES if name else 0)
             seen = stack.enter_context(_stored(client, name, kind, parameters))
-        writer = None if only_totals else PipeWriter(stop, waits=name is not None)
-        work = Deduping(seen, columns, writer, shared=name is not None)
-        work.run(lines_of(paths, stop, quiet=not only_totals, keep_cr=keep_cr))
+        writer = None if only_totals else PipeWriter(stop, waits=name is not None, end=end)
+        work = Deduping(seen, columns, writer, shared=name is not None, repeated=repeated, workers=None)
+        work.run(
+            files_of(
+                paths,
+                stop,
+                quiet=not only_totals,
+                keep_cr=keep_cr,
+                end=end,
+                totals=work.totals,
+                idle=work.settle,
+            )
+        )
         if only_totals:
             report(work.totals, as_json=as_json)
 

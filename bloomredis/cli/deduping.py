@@ -6,18 +6,33 @@ at a time: if the reader goes away after n lines, at most about n marked lines a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import compress
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from bloomredis.cli import stderr
-from bloomredis.cli.lines import Columns, Key
+from bloomredis.cli.columns import Columns, Key
 from bloomredis.cli.output import fail
 from bloomredis.cli.pipe_writer import FEW, NotTakenError, PipeWriter
-from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
+from bloomredis.errors import BatchInterruptedError, BloomError, OutcomeUnknownError
 
-Piece = tuple[Sequence[Key], Sequence[bytes]]
-"""Distinct keys, and a line for each."""
+IN_FLIGHT: Final = 2
+"""Batches that a server has at once, so that it works while this process reads, hashes and writes."""
+
+
+Answers = tuple[list[bool], BaseException | None]
+"""Whether each key was new, and the error that interrupted the batch, if any."""
+
+
+class _Batch(NamedTuple):
+    """A batch on its way: its lines with their keys, the keys that are asked, and a wait for the answers."""
+
+    keys: Sequence[Key]
+    lines: Sequence[bytes]
+    asked: Sequence[Key]
+    answers: Callable[[], Answers]
 
 
 class Deduping:
@@ -25,68 +40,123 @@ class Deduping:
 
     :param writer: takes the new lines; None to count them only.
     :param shared: the filter has a name, by which other runs use it.
+    :param repeated: write the lines that were seen before instead.
+    :param workers: an executor that asks a server; None for a filter in this process.
     """
 
-    def __init__(self, seen: Any, columns: Columns, writer: PipeWriter | None, *, shared: bool) -> None:
+    def __init__(
+        self,
+        seen: Any,
+        columns: Columns,
+        writer: PipeWriter | None,
+        *,
+        shared: bool,
+        repeated: bool = False,
+        workers: Any = None,
+    ) -> None:
         self.totals = {"read": 0, "new": 0}
         self._seen = seen
         self._columns = columns
         self._writer = writer
-        self._shared = shared
+        self._shared = shared and not repeated
+        self._repeated = repeated
+        self._workers = workers
+        self._flying = deque[_Batch]()
+        self._untaken = list[Key]()
 
-    def run(self, lines: Iterator[list[bytes]]) -> None:
-        """Deduplicate batch by batch; write each before the next is read."""
-        for batch in lines:
-            keys, kept = self._columns.split(batch, self.totals["read"])
-            new = sum(map(self._ask, self._pieces(keys, kept)))
-            self.totals["read"] += len(batch)
-            self.totals["new"] += new
-            self._columns.check()
+    def run(self, files: Iterable[Iterator[list[bytes]]]) -> None:
+        """Deduplicate file by file, each in batches; keep the header of the first."""
+        try:
+            for number, lines in enumerate(files):
+                header, batches = self._columns.records(lines)
+                if self._writer and not number:
+                    self._write([], header, None)
+                for batch in batches:
+                    for keys, own in self._pieces(*self._columns.split(batch, self.totals["read"])):
+                        self._ask(keys, own)
+                    self.totals["read"] += len(batch)
+                    self._columns.check()
+            self.settle()
+        finally:
+            while self._flying:
+                with suppress(BloomError, OSError, SystemExit):  # the first error is raised already
+                    self._finish()
+            self._report_untaken()
         if not self._columns.are_whole:
             self.totals["missing"] = self._columns.missed
         if warning := self._columns.end(self.totals["read"]):
             stderr.warn(warning)
 
-    def _pieces(self, keys: Sequence[Key], lines: Sequence[bytes]) -> Iterator[Piece]:
+    def settle(self) -> None:
+        """Wait for the batches on their way, and write their lines."""
+        while self._flying:
+            self._finish()
+
+    def _pieces(
+        self, keys: Sequence[Key], lines: Sequence[bytes]
+    ) -> Iterator[tuple[Sequence[Key], Sequence[bytes]]]:
         """Yield the pieces of a batch, each small enough to be marked at once."""
         writer = self._writer
         if writer is None or not self._shared or writer.lines >= len(keys) > 0:
             yield keys, lines
             return
         if writer.lines < FEW:
+            self.settle()
             unknown = self._unknown(keys)
             keys, lines = list(compress(keys, unknown)), list(compress(lines, unknown))
         start = 0
         while start < len(keys):
             stop = start + max(1, writer.lines)
             yield keys[start:stop], lines[start:stop]
+            if writer.lines < FEW:
+                self.settle()
             start = stop
 
     def _unknown(self, keys: Sequence[Key]) -> list[bool]:
         """Return for each key whether it may be new, without marking it."""
-        known = iter(self._seen.contains_many(_asked(keys)))
+        known = iter(self._seen.contains_many([key for key in keys if not isinstance(key, int)]))
         return [isinstance(key, int) or not next(known) for key in keys]
 
-    def _ask(self, piece: Piece) -> int:
-        """Mark lines, write those that were new, and return their number."""
-        keys, lines = piece
-        asked = _asked(keys)
-        answers, error = self._add(asked)
-        passed = answers if asked is keys else list(_merged(keys, answers))
-        if self._writer is not None:
-            try:
-                self._writer.put(list(compress(lines, passed)))
-            except NotTakenError as left:
-                if self._shared:
-                    self._not_taken(list(compress(keys, passed))[-left.count :] if left.count else [])
-                if error is None:
-                    fail(left.reason)
-        if error is not None:
-            raise error
-        return sum(passed)
+    def _ask(self, keys: Sequence[Key], lines: Sequence[bytes]) -> None:
+        """Begin to mark lines; write those of the batch before."""
+        asked: Sequence[Key] = list(dict.fromkeys(keys))
+        for before in self._flying:  # so that equal lines are never on their way in two batches
+            others = set(before.asked)
+            asked = [key for key in asked if key not in others]
+        if self._workers is None:
+            done = self._add(asked)
+            self._flying.append(_Batch(keys, lines, asked, lambda: done))
+        else:
+            self._flying.append(_Batch(keys, lines, asked, self._workers.submit(self._add, asked).result))
+        while len(self._flying) >= (IN_FLIGHT if self._workers else 1):
+            self._finish()
 
-    def _add(self, items: Sequence[Key]) -> tuple[list[bool], BaseException | None]:
+    def _finish(self) -> None:
+        """Wait for the oldest batch on its way, and write its lines."""
+        keys, lines, asked, wait = self._flying.popleft()
+        answers, error = wait()
+        passed = list(_merged(asked, answers))
+        new = list(compress(asked, passed))
+        self.totals["new"] += len(new)
+        if self._writer is None:
+            written: Sequence[bytes] = []
+        elif self._repeated:
+            first, unanswered = dict.fromkeys(new), set(asked[len(passed) :])
+            written = [
+                line
+                for key, line in zip(keys, lines, strict=True)
+                if first.pop(key, key) is not None and key not in unanswered
+            ]
+        elif keys is lines:
+            written = new  # type: ignore[assignment]  # whole lines are their keys
+        else:
+            first = dict.fromkeys(new)
+            written = [line for key, line in zip(keys, lines, strict=True) if first.pop(key, key) is None]
+        self._write(new, written, error)
+
+    def _add(self, keys: Sequence[Key]) -> Answers:
         """Return the answers, and the error that interrupted the batch, if any."""
+        items = [key for key in keys if not isinstance(key, int)] if int in set(map(type, keys)) else keys
         try:
             return self._seen.add_many(items) if items else [], None
         except BatchInterruptedError as error:
@@ -96,9 +166,21 @@ class Deduping:
                 cause.restate(f"{cause.problem}; {lost}")
             return error.results, cause
 
-    def _not_taken(self, keys: Sequence[Key]) -> None:
+    def _write(self, keys: Sequence[Key], lines: Sequence[bytes], error: BaseException | None) -> None:
+        """Write lines, and raise the error of their batch."""
+        try:
+            if self._writer is not None:
+                self._writer.put(lines)
+        except NotTakenError as left:
+            self._untaken += keys[-left.count :] if left.count and self._shared else []
+            if error is None:
+                fail(left.reason)
+        if error is not None:
+            raise error
+
+    def _report_untaken(self) -> None:
         """Unmark the lines that were not taken; if the filter cannot remove items, print their number."""
-        marked = _asked(keys)
+        marked = [key for key in self._untaken if not isinstance(key, int)]
         if not marked:
             return
         if hasattr(self._seen, "remove"):
@@ -112,15 +194,11 @@ class Deduping:
         )
 
 
-def _asked(keys: Sequence[Key]) -> Sequence[Key]:
-    """Return the keys that the filter is asked about: all but those of lines that pass anyway."""
-    if int not in set(map(type, keys)):
-        return keys
-    return [key for key in keys if not isinstance(key, int)]
-
-
 def _merged(keys: Sequence[Key], answers: Sequence[bool]) -> Iterator[bool]:
-    """Yield whether each line passes, up to the first line without an answer."""
+    """Return whether each line passes, up to the first line without an answer."""
+    if len(answers) == len(keys):
+        yield from answers
+        return
     answered = iter(answers)
     for key in keys:
         if isinstance(key, int):

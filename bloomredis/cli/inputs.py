@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -18,75 +20,106 @@ from bloomredis.cli.stopping import Stop
 STDIN = Path("-")
 CHUNK_BYTES = 256 * 1024
 Advance = Callable[[int], None]
-_COMPRESSED: Final = {
-    b"\x1f\x8b": ("gzip", "zcat"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "zstdcat"),
-    b"\xfd7zXZ\0": ("xz", "xzcat"),
-    b"BZh91AY&SY": ("bzip2", "bzcat"),
+_NOT_LINES: Final = {
+    b"\x1f\x8b": ("compressed (gzip)", "zcat"),
+    b"\x28\xb5\x2f\xfd": ("compressed (zstd)", "zstdcat"),
+    b"\xfd7zXZ\0": ("compressed (xz)", "xzcat"),
+    b"BZh91AY&SY": ("compressed (bzip2)", "bzcat"),
 }
-"""The first bytes of compressed files, what they are, and the program that prints them."""
+"""The first bytes of files that have no lines, what they are, and the program that prints them as lines."""
 
 
 class Reading:
-    """Progress through files, in bytes; `total` is None unless all are regular files."""
+    """Progress through files, in bytes; `total` is None unless all are regular files.
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    :param totals: what a command has counted so far, such as lines read and new ones; for the progress bar.
+    """
+
+    def __init__(self, files: Sequence[Path], totals: Mapping[str, int] | None = None) -> None:
         self.total = _total_bytes(files)
         self.done = 0
+        self._totals = totals or {}
+        self._began = time.monotonic()
+
+    def told(self) -> str:
+        """Return the totals, and the lines a second."""
+        parts = [f"{number:,} {name}" for name, number in self._totals.items()]
+        rate = self._totals.get("read", 0) / max(0.001, time.monotonic() - self._began)
+        return ", ".join([*parts, f"{rate:,.0f}/s"]) if parts else "reading"
 
 
 def lines_of(
     files: Sequence[Path], stop: Stop, *, quiet: bool, keep_cr: bool = False
 ) -> Iterator[list[bytes]]:
-    """Yield the lines of one file after another, as soon as they arrive; the end of a file ends a line.
+    """Yield the lines of one file after another, as `files_of` reads them."""
+    for lines in files_of(files, stop, quiet=quiet, keep_cr=keep_cr):
+        yield from lines
+
+
+def files_of(
+    files: Sequence[Path],
+    stop: Stop,
+    *,
+    quiet: bool,
+    keep_cr: bool = False,
+    end: bytes = b"\n",
+    totals: Mapping[str, int] | None = None,
+    idle: Callable[[], object] = lambda: None,
+) -> Iterator[Iterator[list[bytes]]]:
+    """Yield the lines of each file, as soon as they arrive; the end of a file ends a line.
 
     :param stop: a signal ends the program while a read waits.
     :param quiet: show no progress if stdout is a terminal, since the lines are printed there.
     :param keep_cr: keep the CR of lines that end in CR LF; else a note on stderr says once that it is left
         out.
+    :param idle: is called before a read that may have to wait.
     """
-    reading = Reading(files)
+    reading = Reading(files, totals)
     notice = cache(_note_cr)
 
     def lines(descriptor: int, name: str) -> Iterator[list[bytes]]:
-        text = _text(_chunks(descriptor, stop, advance), name)
-        return batches(text if keep_cr else without_cr(text, notice))
+        text = _text(_chunks(descriptor, stop, advance, idle), name)
+        return batches(text if keep_cr or end != b"\n" else without_cr(text, notice), end)
 
     with _progress(reading, quiet=quiet) as advance:
         for path in files:
             if path == STDIN:
-                yield from lines(sys.stdin.fileno(), "standard input")
+                yield lines(sys.stdin.fileno(), "standard input")
             else:
                 with stop.waiting():  # opening a named pipe waits for its writer
                     opened = path.open("rb", buffering=0)
                 with opened as file:
-                    yield from lines(file.fileno(), str(path))
+                    yield lines(file.fileno(), str(path))
 
 
 def _note_cr() -> None:
     stderr.note("lines end in CR LF; the CR is left out, unless --keep-cr is given")
 
 
-def _text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+def _text(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield chunks.  Raises `ValueError` if the first one is the beginning of a compressed file."""
-    first = True
-    for chunk in chunks:
-        if first:
-            _check_text(chunk, name)
-            first = False
-        yield chunk
+    first = next(chunks, b"")
+    while any(len(first) < len(magic) and magic.startswith(first) for magic in _NOT_LINES):
+        if not (more := next(chunks, b"")):
+            break
+        first += more
+    file = "FILE" if name == "standard input" else name
+    for magic, (what, program) in _NOT_LINES.items():
+        if first.startswith(magic):
+            raise ValueError(f"{name} is {what}, not lines: {program} {file} | bloomredis ...")
+    yield first
+    yield from chunks
 
 
-def _check_text(beginning: bytes, name: str) -> None:
-    for magic, (what, program) in _COMPRESSED.items():
-        if beginning.startswith(magic):
-            file = "FILE" if name == "standard input" else name
-            raise ValueError(f"{name} is compressed ({what}), not lines: {program} {file} | bloomredis ...")
-
-
-def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
+def _chunks(descriptor: int, stop: Stop, advance: Advance, idle: Callable[[], object]) -> Iterator[bytes]:
     """Yield chunks as soon as they arrive; a signal ends the program only here."""
-    while chunk := stop.read(descriptor, CHUNK_BYTES):
+    waits = select.poll()
+    waits.register(descriptor, select.POLLIN)
+    while True:
+        if not waits.poll(0):
+            idle()
+        if not (chunk := stop.read(descriptor, CHUNK_BYTES)):
+            return
         advance(len(chunk))
         yield chunk
 
@@ -98,7 +131,7 @@ def _progress(reading: Reading, *, quiet: bool) -> Iterator[Advance]:
 
         def advance(size: int) -> None:
             reading.done += size
-            show(reading.done, reading.total)
+            show(reading.done, reading.total, reading.told())
 
         yield advance
 

@@ -15,6 +15,7 @@ import termios
 import time
 from collections.abc import Sequence
 from fcntl import ioctl
+from itertools import accumulate
 from typing import Final
 
 from bloomredis.cli.output import write_unbuffered
@@ -42,10 +43,12 @@ class PipeWriter:
     """Stdout, and the number of lines written to it.
 
     :param waits: after each write, wait until the reader of a pipe has read everything.
+    :param end: the byte that ends a line.
     """
 
-    def __init__(self, stop: Stop, *, waits: bool) -> None:
+    def __init__(self, stop: Stop, *, waits: bool, end: bytes = b"\n") -> None:
         self.lines = 0
+        self._end = end
         self._stop = stop
         self._descriptor = sys.stdout.fileno()
         self._is_pipe = waits and stat.S_ISFIFO(os.fstat(self._descriptor).st_mode)
@@ -58,7 +61,7 @@ class PipeWriter:
         """Write lines.  Raises `NotTakenError` if some were not taken."""
         if not lines:
             return
-        data = b"".join([line + b"\n" for line in lines])
+        data = self._end.join([*lines, b""])
         error: OSError | SystemExit | None
         taken, error = write_unbuffered(data)
         if error is None and self._is_pipe:
@@ -67,7 +70,8 @@ class PipeWriter:
         elif self._is_pipe and isinstance(error, BrokenPipeError):
             taken -= self._unread()
         if error is not None:
-            whole = data.count(b"\n", 0, max(0, taken))
+            ends = accumulate(len(line) + 1 for line in lines)
+            whole = sum(end <= taken for end in ends)
             raise NotTakenError(len(lines) - whole, error)
         self.lines += len(lines)
 

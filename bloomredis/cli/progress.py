@@ -10,8 +10,8 @@ from typing import Any, Final
 
 _PATIENCE: Final = 2.0  # seconds
 
-Show = Callable[[int, int | None], None]
-"""A function of the amount done and the total, which is None if unknown."""
+Show = Callable[..., None]
+"""A function of the amount done, the total, which is None if unknown, and a text in place of the verb."""
 
 
 @contextmanager
@@ -27,13 +27,13 @@ def shown(what: str, *, quiet: bool = False) -> Iterator[Show]:
     with ExitStack() as stack:
         bar: Any = None
 
-        def show(done: int, total: int | None) -> None:
+        def show(done: int, total: int | None, told: str = what) -> None:
             nonlocal bar, task
             if bar is None and time.monotonic() - begin > _PATIENCE:
                 bar = stack.enter_context(_bar())
                 task = bar.add_task(what, total=total)
             if bar is not None:
-                bar.update(task, completed=done, total=total)
+                bar.update(task, completed=done, total=total, description=told)
 
         yield show
 

@@ -7,10 +7,9 @@ import gzip
 import lzma
 from pathlib import Path
 
-import pytest
-
-from bloomredis.cli.columns import keys_by
+from bloomredis.cli.columns import Columns, fields, keys_by
 from tests.support.commands import printed, run_command
+from tests.support.servers import Server
 from tests.support.values import for_each
 
 URL = ("--url", "memory://")
@@ -25,11 +24,108 @@ def test_csv() -> None:
     assert printed("dedupe", *URL, *options, data=data) == b'1;"x;y"\n3;x\n'
 
 
+def test_a_newline_between_quotes() -> None:
+    """It is a part of its record, also where a batch ends in it, and the record is printed as it was."""
+    data = b'1,"x\ny"\n2,"x\ny"\n3,x\n4,"y""\n"\n5,"y""\n"'
+    kept = b'1,"x\ny"\n3,x\n4,"y""\n"\n'
+    assert printed("dedupe", "--csv", "--field", 2, data=data) == kept
+
+
+def test_a_record_in_two_batches() -> None:
+    """A record that a batch does not complete is one of the next batch."""
+    columns = Columns(keys_by(fields("2"), None, (), is_csv=True))
+    _, batches = columns.records(iter([[b'1,"x'], [b'y"', b"2,x"]]))
+    assert [record for batch in batches for record in batch] == [b'1,"x\ny"', b"2,x"]
+
+
 def test_csv_that_cannot_be_read() -> None:
-    """A column that continues on the next line is an error, after the lines before it are printed."""
-    done = run_command("dedupe", *URL, "--csv", "--field", 2, data=b'1,"x\ny"\n')
+    """A quote that never ends is an error, after the records before it are printed."""
+    done = run_command("dedupe", *URL, "--csv", "--field", 2, data=b'1,x\n1,"y\n2,z\n')
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"1,x\n", 1)
+    assert b"--csv cannot read" in done.stderr
+
+
+def test_columns_by_name(tmp_path: Path) -> None:
+    """Names are found in the header of each file; the first header is printed, and none is counted."""
+    (tmp_path / "one").write_bytes(b'id,day,"the text"\n1,mo,x\n1,mo,y\n1,tu,x\n')
+    (tmp_path / "two").write_bytes(b"day,id\nmo,1\nwe,1\n")
+    (tmp_path / "none").write_bytes(b"")
+    files = [tmp_path / name for name in ("one", "none", "two")]
+    done = printed("dedupe", "--csv", "--field", "id,day", *files)
+    assert done == b'id,day,"the text"\n1,mo,x\n1,tu,x\nwe,1\n'
+    assert (
+        printed("dedupe", "--csv", "-f", "id,day", "--count", *files)
+        == b"read     5\nnew      3\nmissing  0\n"
+    )
+    assert printed("dedupe", "--csv", "-f", "the text", files[0]) == b'id,day,"the text"\n1,mo,x\n1,mo,y\n'
+    assert printed("dedupe", "--csv", "-f", "id", "-D", files[0]) == b'id,day,"the text"\n1,mo,y\n1,tu,x\n'
+
+
+def test_a_column_that_no_header_has() -> None:
+    """The error lists the names that the header has."""
+    done = run_command("dedupe", "--csv", "--field", "id,nonsense", data=b"id,day\n1,mo\n")
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"a quoted column must end on its line" in done.stderr
+    assert b"no column is called nonsense; the header has id, day" in done.stderr
+
+
+def test_a_header_is_kept_by_each_run(any_server: Server, tmp_path: Path) -> None:
+    """In a shared filter it is never marked."""
+    (tmp_path / "csv").write_bytes(b"id\n1\n")
+    command = ("dedupe", "--url", any_server.url, "--name", "x", "--csv", "--field", "id", tmp_path / "csv")
+    assert [printed(*command) for _ in range(2)] == [b"id\n1\n", b"id\n"]
+
+
+def test_nested_keys() -> None:
+    """A key with dots is the whole name or a path; several keys are compared together."""
+    data = b'{"user":{"id":1},"a.b":2}\n{"a.b":2,"user":{"id":1,"x":2}}\n{"user":{"id":1},"a.b":3}\n'
+    lines = data.splitlines(keepends=True)
+    assert printed("dedupe", "--json-key", "user.id", data=data) == lines[0]
+    assert printed("dedupe", "--json-key", "user.id", "--json-key", "a.b", data=data) == lines[0] + lines[2]
+    done = run_command("dedupe", "--json-key", "user.id.x", data=data)
+    assert b"no line has such a column or key" in done.stderr
+
+
+def test_case_is_ignored() -> None:
+    """The first spelling is printed, also beyond ASCII, and of bytes that are no text."""
+    data = "Ä b\nä B\nä c\n".encode() + b"\xff\xc4\n\xff\xc4\n"
+    assert printed("dedupe", "-i", data=data) == "Ä b\nä c\n".encode() + b"\xff\xc4\n"
+    assert printed("dedupe", "-i", "-f", 1, data=data) == "Ä b\n".encode() + b"\xff\xc4\n"
+
+
+@for_each("server", [(), URL])
+def test_repeated_lines(server: tuple[str, ...]) -> None:
+    """-D prints each line that awk 'seen[$0]++' prints; a line without the column is not repeated."""
+    data = b"a\nb\na\n\na\nb\n\n"
+    assert printed("dedupe", *server, "-D", data=data) == b"a\na\nb\n\n"
+    assert printed("dedupe", *server, "-D", "--count", data=data) == b"read  7\nnew   3\n"
+    done = run_command("dedupe", *server, "-D", "-f", 1, data=data)
+    assert (done.stdout, done.returncode) == (b"a\na\nb\n", 0)
+
+
+def test_lines_that_end_in_nul() -> None:
+    """With -z, as find -print0 prints names, a newline and CR LF are parts of a line."""
+    assert printed("dedupe", "-z", data=b"a\r\nb\0c\0a\r\nb\0c") == b"a\r\nb\0c\0"
+
+
+def test_short_options(any_server: Server) -> None:
+    """They are those of cut and uniq, alone or together, with or without a blank."""
+    data = b"a:1:x\nA:2:x\nb:1:x\n"
+    for options in (["-d", ":", "-f", "1,3", "-i"], ["-d:", "-f1,3", "-i"], ["-if1,3", "-d:"]):
+        assert printed("dedupe", *options, data=data) == b"a:1:x\nb:1:x\n"
+
+
+@for_each("text", ["0", "3-1", "-", "", "0-2", "1,,2", "1,0"])
+def test_no_list_of_columns(text: str) -> None:
+    """A list that cut does not take either is bad usage; a name needs --csv."""
+    done = run_command("dedupe", f"--field={text}", data=b"a b\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_name_without_csv() -> None:
+    """Only CSV has names."""
+    done = run_command("dedupe", "--field", "id", data=b"a b\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"names need --csv" in done.stderr
 
 
 def test_json_lines() -> None:
@@ -74,20 +170,19 @@ def test_different_json_values_are_different(one: bytes, other: bytes) -> None:
 
 
 @for_each(
-    ("column", "options", "words"),
+    ("options", "words"),
     [
-        (None, {"delimiter": ","}, "--delimiter separates columns"),
-        (None, {"is_csv": True}, "--csv separates columns"),
-        (1, {"delimiter": ",,", "is_csv": True}, "one character"),
-        (1, {"json_key": "id"}, "leave out --field"),
+        (("--delimiter", ","), "--delimiter separates columns"),
+        (("--csv",), "--csv separates columns"),
+        (("--field", "1", "--csv", "--delimiter", ",,"), "one character"),
+        (("--field", "1", "--json-key", "id"), "leave out --field"),
     ],
 )
-def test_options_that_contradict_each_other(
-    column: int | None, options: dict[str, object], words: str
-) -> None:
+def test_options_that_contradict_each_other(options: tuple[str, ...], words: str) -> None:
     """Contradicting options are bad usage."""
-    with pytest.raises(ValueError, match=words):
-        keys_by(column, **({"delimiter": None, "json_key": None, "is_csv": False} | options))  # type: ignore[arg-type]
+    done = run_command("dedupe", *options)
+    assert done.returncode == 2
+    assert words.encode() in done.stderr
 
 
 COMPRESSED = {

@@ -22,6 +22,7 @@ LINES = [
     "dedupe --count a --capacity 1_000 b --missing=drop --keep-cr",
     "dedupe --url memory:// --name x --no-cluster --field 3",
     "dedupe --url= --name=",
+    "dedupe -f 1,3-4 -d : -i -D -z --json-key a --json-key b.c",
     "add x --url memory:// a b -",
     "check --json x --url memory:// --layout classic",
     "info --cluster x --url redis://h:1",

@@ -35,7 +35,7 @@ def test_stdout_that_would_block() -> None:
 
 BAD_USAGE = {
     "field 0": ["dedupe", "--field", "0"],
-    "field below 0": ["dedupe", "--field=-1"],
+    "columns that end before they begin": ["dedupe", "--field=3-1"],
     "delimiter alone": ["dedupe", "--delimiter", ","],
     "empty delimiter": ["dedupe", "--field", "1", "--delimiter", ""],
     "capacity 0": ["dedupe", "--url", "memory://", "--capacity", "0"],
