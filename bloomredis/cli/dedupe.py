@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from bloomredis.cli.columns import Columns, Fields, Missing, fields, keys_by, missing_named
-from bloomredis.cli.deduping import Deduping
+from bloomredis.cli.deduping import IN_FLIGHT, Deduping
 from bloomredis.cli.inputs import STDIN, files_of
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import Layout
@@ -107,6 +108,7 @@ def dedupe(  # long: the signature declares every option
     end = b"\0" if null else b"\n"
     parameters = {"capacity": capacity, "error_rate": error_rate, "layout": layout, "window": window}
     with ExitStack() as stack:
+        workers = None
         if url is None:
             seen: Any = _private(kind, **parameters)  # type: ignore[arg-type]  # each of its own type
         else:
@@ -114,8 +116,9 @@ def dedupe(  # long: the signature declares every option
                 # Receipts are worth their cost in a filter with a name only; any other run can be repeated.
                 client = connect(url, cluster=cluster, retries=RETRIES if name else 0)
             seen = stack.enter_context(_stored(client, name, kind, parameters))
+            workers = stack.enter_context(ThreadPoolExecutor(IN_FLIGHT))
         writer = None if only_totals else PipeWriter(stop, waits=name is not None, end=end)
-        work = Deduping(seen, columns, writer, shared=name is not None, repeated=repeated, workers=None)
+        work = Deduping(seen, columns, writer, shared=name is not None, repeated=repeated, workers=workers)
         work.run(
             files_of(
                 paths,
