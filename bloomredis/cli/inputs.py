@@ -7,6 +7,7 @@ import select
 import stat
 import sys
 import time
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -20,11 +21,14 @@ from bloomredis.cli.stopping import Stop
 STDIN = Path("-")
 CHUNK_BYTES = 256 * 1024
 Advance = Callable[[int], None]
+_UTF_16: Final = ("text in UTF-16", "iconv -f UTF-16 -t UTF-8")
 _NOT_LINES: Final = {
     b"\x1f\x8b": ("compressed (gzip)", "zcat"),
     b"\x28\xb5\x2f\xfd": ("compressed (zstd)", "zstdcat"),
     b"\xfd7zXZ\0": ("compressed (xz)", "xzcat"),
     b"BZh91AY&SY": ("compressed (bzip2)", "bzcat"),
+    BOM_UTF16_LE: _UTF_16,
+    BOM_UTF16_BE: _UTF_16,
 }
 """The first bytes of files that have no lines, what they are, and the program that prints them as lines."""
 
@@ -97,9 +101,12 @@ def _note_cr() -> None:
 
 
 def _text(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield chunks.  Raises `ValueError` if the first one is the beginning of a compressed file."""
+    """Yield chunks without a byte order mark.
+
+    Raises `ValueError` if the first one is the beginning of a compressed file, or of UTF-16.
+    """
     first = next(chunks, b"")
-    while any(len(first) < len(magic) and magic.startswith(first) for magic in _NOT_LINES):
+    while any(len(first) < len(magic) and magic.startswith(first) for magic in (*_NOT_LINES, BOM_UTF8)):
         if not (more := next(chunks, b"")):
             break
         first += more
@@ -107,7 +114,7 @@ def _text(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     for magic, (what, program) in _NOT_LINES.items():
         if first.startswith(magic):
             raise ValueError(f"{name} is {what}, not lines: {program} {file} | bloomredis ...")
-    yield first
+    yield first.removeprefix(BOM_UTF8)
     yield from chunks
 
 

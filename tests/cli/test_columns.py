@@ -7,6 +7,7 @@ import gzip
 import lzma
 from pathlib import Path
 
+from bloomredis.cli import inputs
 from bloomredis.cli.columns import Columns, fields, keys_by
 from tests.support.commands import printed, run_command
 from tests.support.servers import Server
@@ -204,3 +205,28 @@ def test_compressed_input(program: str, data: bytes, tmp_path: Path) -> None:
     ):
         assert (done.returncode, done.stdout) == (2, b"")
         assert f"{program} {file} | bloomredis".encode() in done.stderr
+
+
+UTF_16 = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+
+
+@for_each(("codec", "mark"), UTF_16.items())
+def test_utf_16(codec: str, mark: bytes) -> None:
+    """UTF-16, as PowerShell writes it, is refused by name before a line is read."""
+    data = mark + "a\r\nb\r\n".encode(codec)
+    for command in (("dedupe",), ("dedupe", "--json-key", "id"), ("dedupe", "--csv", "-f", 1)):
+        done = run_command(*command, data=data)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert b"UTF-16, not lines: iconv -f UTF-16 -t UTF-8 FILE | bloomredis" in done.stderr
+
+
+def test_a_byte_order_mark(tmp_path: Path) -> None:
+    """It is no part of the first line of a file, also if it arrives in pieces, and elsewhere it stays."""
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "f").write_bytes(mark + b"a\nb\n")
+    assert (
+        printed("dedupe", tmp_path / "f", "-", tmp_path / "f", data=mark + b"b\n" + mark)
+        == b"a\nb\n" + mark + b"\n"
+    )
+    assert b"".join(inputs._text(iter([mark[:1], mark[1:2], mark[2:] + b"a"]), "x")) == b"a"
+    assert b"".join(inputs._text(iter([mark[:2]]), "x")) == mark[:2]
