@@ -31,7 +31,7 @@ _FIRST, _ITEMS, _LOOK, _WHOLE = "Begin", "Items of a filter", "Look", "Whole fil
 COMMANDS: Final = {
     "dedupe": Command(_FIRST, "dedupe", "dedupe lines.txt"),
     "create": Command(_FIRST, "manage", "create seen-urls --capacity 1M --error-rate 0.001"),
-    "plan": Command(_FIRST, "plan", "plan --capacity 1M --error-rate 0.001"),
+    "plan": Command(_FIRST, "plan", "plan 1M --error-rate 0.001"),
     "demo": Command(_FIRST, "demo.command", "demo"),
     "add": Command(_ITEMS, "items", "add seen-urls https://example.org/ https://example.com/"),
     "check": Command(_ITEMS, "items", "check seen-urls https://example.org/"),

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.layouts import OWN
-from bloomredis.cli.options import Expansion, Shards, Slices, kind_option, option, share, whole
+from bloomredis.cli.options import (
+    Capacity,
+    Expansion,
+    Shards,
+    Slices,
+    argument,
+    kind_option,
+    option,
+    share,
+    whole,
+)
 from bloomredis.cli.reports import Json, human, report
 from bloomredis.operations.whole import plans
 from bloomredis.stored import planning
 
+_RATE: Final = 0.001
+
 
 def plan(  # long: the signature declares every option
+    items: Annotated[int | None, argument(whole(), "CAPACITY", "The same as --capacity.")] = None,
     *,
-    capacity: Annotated[int, option(whole(), "ITEMS", "Number of items that the filter is made for.")],
-    error_rate: Annotated[float, option(share, "RATE", "False-positive rate at that many items.")],
+    capacity: Capacity = None,
+    error_rate: Annotated[
+        float, option(share, "RATE", f"False-positive rate at that many items (default: {_RATE:g}).")
+    ] = _RATE,
     kind: Annotated[Kind | None, kind_option("what the other options imply")] = None,
     layout: Annotated[
         str | None,
@@ -44,12 +59,15 @@ def plan(  # long: the signature declares every option
     most_times_fixed at the worst moment. expected_error_rate is what the error rate of the full filter will
     be.
     """
+    number = items if capacity is None else capacity
+    if number is None or None not in (items, capacity):
+        raise ValueError("give the capacity once, as in bloomredis plan 1e6")
     given = {
         "shards": shards, "nodes": nodes, "grown_to": grown_to, "expansion": expansion, "slices": slices
     }  # fmt: skip
     own: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    meant: Any = kind or _meant(own, capacity, error_rate, layout)
-    planned = plans.plan(capacity, error_rate, kind=str(meant), layout=layout, **own)  # type: ignore[arg-type]  # checked there
+    meant: Any = kind or _meant(own, number, error_rate, layout)
+    planned = plans.plan(number, error_rate, kind=str(meant), layout=layout, **own)  # type: ignore[arg-type]  # checked there
     fields = {name: value for name, value in asdict(planned).items() if value is not None}
     sizes = {"memory": "size_bytes", "memory_per_node": "bytes_per_node"}
     shown = {what: human(float(fields[field])) for what, field in sizes.items() if field in fields}

@@ -31,6 +31,12 @@ def test_plan_is_the_formula() -> None:
     assert fields["memory"] == "1.14 MiB"
 
 
+def test_a_plan_in_a_word() -> None:
+    """The capacity alone is enough; the error rate is then one in a thousand."""
+    assert printed("plan", "1e6") == printed("plan", "--capacity", "1M", "--error-rate", "0.1%")
+    assert run_command("plan", "1e6", "--capacity", "1e6").returncode == 2
+
+
 def test_plan_of_a_sharded_filter() -> None:
     """For 50 billion bits and k = 16: 47 shards of 127 MiB, of which one of three nodes has 16."""
     capacity = round(50e9 * math.log(2) / 16)
