@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import compress
 from typing import Any
 
@@ -16,7 +17,7 @@ from bloomredis.cli.layouts import Layout
 from bloomredis.cli.options import Count, Items, KeepCr, Name
 from bloomredis.cli.output import write
 from bloomredis.cli.reports import Json, report
-from bloomredis.cli.server import Cluster, Url, connect
+from bloomredis.cli.server import LOCALHOST, VARIABLE, Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
 
 NOTHING_FOUND = 1
@@ -26,7 +27,7 @@ def add(
     name: Name,
     items: Items = None,
     *,
-    url: Url,
+    url: Url = LOCALHOST,
     cluster: Cluster = None,
     layout: Layout = None,
     keep_cr: KeepCr = False,
@@ -34,7 +35,7 @@ def add(
 ) -> None:
     """Add items to a stored filter; print how many were new."""
     stop = Stop()
-    with stop.waiting():
+    with stop.waiting(), _told(url):
         found = filters.opened(connect(url, cluster=cluster, retries=4), name, layout)
     totals = {"read": 0, "new": 0}
     for batch in _batches(items, stop, keep_cr=keep_cr):
@@ -47,7 +48,7 @@ def remove(
     name: Name,
     items: Items = None,
     *,
-    url: Url,
+    url: Url = LOCALHOST,
     cluster: Cluster = None,
     keep_cr: KeepCr = False,
     as_json: Json = False,
@@ -59,7 +60,7 @@ def remove(
     Exit status: 0 if items were removed, 1 if none.
     """
     stop = Stop()
-    with stop.waiting():
+    with stop.waiting(), _told(url):
         found = filters.opened(connect(url, cluster=cluster, retries=4), name)
     if filters.kind_of(found) is not Kind.COUNTING:
         raise ValueError(
@@ -80,7 +81,7 @@ def check(
     name: Name,
     items: Items = None,
     *,
-    url: Url,
+    url: Url = LOCALHOST,
     cluster: Cluster = None,
     layout: Layout = None,
     keep_cr: KeepCr = False,
@@ -95,7 +96,7 @@ def check(
     Exit status: 0 if items were found, 1 if none.
     """
     stop = Stop()
-    with stop.waiting():
+    with stop.waiting(), _told(url):
         found = filters.opened(connect(url, cluster=cluster), name, layout)
     read, there, kept = 0, 0, []
     for batch in _batches(items, stop, keep_cr=keep_cr):
@@ -110,6 +111,17 @@ def check(
         report(fields if count else fields | {"items": kept}, as_json=as_json)
     if not there:
         raise typer.Exit(NOTHING_FOUND)
+
+
+@contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Say which server was taken for want of a URL, if the filter cannot be opened there."""
+    try:
+        yield
+    except Exception:
+        if url == LOCALHOST:
+            stderr.note(f"without --url and {VARIABLE}, the server is {LOCALHOST}")
+        raise
 
 
 def _batches(items: list[str] | None, stop: Stop, *, keep_cr: bool) -> Iterator[list[bytes]]:

@@ -10,6 +10,8 @@ import typer
 from bloomredis.protocol.cluster import is_cluster
 
 VARIABLE: Final = "BLOOMREDIS_URL"
+LOCALHOST: Final = "redis://localhost:6379"
+"""The server of `add`, `check` and `remove`, unless the option or the variable names another."""
 Url = Annotated[
     str,
     typer.Option(

@@ -39,6 +39,19 @@ def test_the_life_of_a_filter_of_each_kind(any_server: Server, kind: Kind) -> No
     assert run_command("delete", "seen", *url).returncode == 4
 
 
+def test_the_server_without_a_url(any_server: Server) -> None:
+    """BLOOMREDIS_URL names it, else it is the local one, which an error says."""
+    made(any_server, Kind.COUNTING)
+    found = [
+        run_command(verb, "seen", "x", BLOOMREDIS_URL=any_server.url) for verb in ("add", "check", "remove")
+    ]
+    assert [done.returncode for done in found] == [0, 0, 0]
+    for verb in ("add", "check", "remove"):
+        done = run_command(verb, "bloomredis-test-no-such-filter", "x")
+        assert done.returncode in (3, 4)
+        assert b"without --url and BLOOMREDIS_URL, the server is redis://localhost:6379\n" in done.stderr
+
+
 def test_lines_of_stdin(any_server: Server) -> None:
     """Without items as arguments, the lines of stdin are added and checked, whatever bytes they have."""
     made(any_server, Kind.FIXED)
