@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import compress
+from itertools import compress, takewhile
 from typing import Any, Final, NamedTuple
 
 from bloomredis.cli import stderr
@@ -135,7 +135,7 @@ class Deduping:
         """Wait for the oldest batch on its way, and write its lines."""
         keys, lines, asked, wait = self._flying.popleft()
         answers, error = wait()
-        passed = list(_merged(asked, answers))
+        passed = _merged(asked, answers)
         new = list(compress(asked, passed))
         self.totals["new"] += len(new)
         if self._writer is None:
@@ -194,16 +194,10 @@ class Deduping:
         )
 
 
-def _merged(keys: Sequence[Key], answers: Sequence[bool]) -> Iterator[bool]:
+def _merged(keys: Sequence[Key], answers: Sequence[bool]) -> Sequence[bool]:
     """Return whether each line passes, up to the first line without an answer."""
     if len(answers) == len(keys):
-        yield from answers
-        return
+        return answers
     answered = iter(answers)
-    for key in keys:
-        if isinstance(key, int):
-            yield True
-        elif (answer := next(answered, None)) is None:
-            return
-        else:
-            yield answer
+    passed = (isinstance(key, int) or next(answered, None) for key in keys)
+    return list(takewhile(lambda passes: passes is not None, passed))  # type: ignore[arg-type]
