@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         OutcomeUnknownError,
         ServerRefusedError,
     )
+    from bloomredis.operations.codec import WorkItem
     from bloomredis.operations.events import CallEvent
     from bloomredis.operations.whole.info import FilterInfo
     from bloomredis.operations.whole.plans import FilterPlan, plan
@@ -65,6 +66,7 @@ __all__ = [
     "ServerRefusedError",
     "ShardedBloomFilter",
     "Skipped",
+    "WorkItem",
     "connect",
     "instrument",
     "keyed",
@@ -79,6 +81,7 @@ _HOMES = {
     "LocalFilter": "operations.whole.snapshot",
     "Skipped": "drivers.once",
     "connect": "embedded.connecting",
+    "WorkItem": "operations.codec",
     "instrument": "drivers.observing",
     "keyed": "bits.encoding",
     "plan": "operations.whole.plans",

@@ -120,7 +120,7 @@ def whole_claims(f: Any, claim: Any) -> None:
     assert f.extend_many(held, 20) == ["claimed"]
     assert f.release_many(held) == ["released"]
     assert f.commit_many(f.claim_many(["f", "f"])) == ["done", "done"]
-    assert f.once()(len)("f") == Skipped("f", "done", 0)
+    assert f.once(None)(len)("f") == Skipped("f", "done", 0)
     assert f.add_mask(["a"]).tolist() == [False]
     assert f.contains_mask(["a"]).tolist() == [True]
 
@@ -134,7 +134,7 @@ async def whole_claims_asyncio(f: Any, claim: Any) -> None:
     assert await f.release_many(held) == ["released"]
     assert await f.commit_many(await f.claim_many(["f", "f"])) == ["done", "done"]
 
-    @f.once()  # type: ignore[untyped-decorator]  # f may be any filter
+    @f.once(None)  # type: ignore[untyped-decorator]  # f may be any filter
     async def work(item: str) -> str:
         return item
 

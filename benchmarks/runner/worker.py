@@ -94,7 +94,7 @@ class Asynchronous:
         self._client = redis.asyncio.Redis(unix_socket_path=path)
         self._one = bloomredis.asyncio.BloomFilter(self._client, f"{tag} asyncio", **SIZE)
         self._runner.run(self._one.reserve())
-        self._once = self._one.once(renew=False)(_nothing)
+        self._once = self._one.once(None, renew=False)(_nothing)
 
     def by_tasks(self, count: int, verb: str) -> Run:
         """Return a function that makes a call for each item in that many tasks."""

@@ -61,7 +61,7 @@ def _tasks(bench: Bench) -> Iterator[Side]:
         ours = bloomredis.asyncio.BloomFilter(
             bench.aio, name, capacity=CAPACITY, error_rate=RATE, layout=bench.layout
         )
-        yield _side(name, by_tasks(bench, 64, ours.once()(_true) if name == CLAIMED else ours.add))
+        yield _side(name, by_tasks(bench, 64, ours.once(None)(_true) if name == CLAIMED else ours.add))
 
 
 async def _true(_: str) -> bool:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Never, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from bloomredis import arguments
 from bloomredis.drivers.aio_claims import Claim
@@ -16,14 +16,17 @@ from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.held import states_of
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.once import (
+    RunsOnce,
     Skipped,
-    check_brackets,
+    Work,
     check_function,
+    check_name,
     check_options,
-    first_argument,
+    complete,
     skipped,
 )
 from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
+from bloomredis.operations.codec import WorkItem
 from bloomredis.operations.options import I
 from bloomredis.protocol.steps import Op
 
@@ -37,11 +40,16 @@ class Claimer(AsyncDriven, Generic[I]):
 
     # asyncio:
     def claim(
-        self, item: I, lease: float | timedelta = 30.0, *, renew: bool = False, owner: str | None = None
+        self,
+        item: I | WorkItem,
+        lease: float | timedelta = 30.0,
+        *,
+        renew: bool = False,
+        owner: str | None = None,
     ) -> Claiming:
         # sync: @observed
         # sync: def claim(
-        # sync:     self, item: I, lease: float | timedelta = 30.0, *,
+        # sync:     self, item: I | WorkItem, lease: float | timedelta = 30.0, *,
         # sync:     renew: bool = False, owner: str | None = None,
         # sync: ) -> Claim:
         # both.
@@ -78,7 +86,7 @@ class Claimer(AsyncDriven, Generic[I]):
         return Claiming(self._claim(item, options, renew))
 
     @observed
-    async def _claim(self, item: I, options: ClaimOptions, renew: bool) -> Claim:  # noqa: FBT001 - it is checked
+    async def _claim(self, item: I | WorkItem, options: ClaimOptions, renew: bool) -> Claim:  # noqa: FBT001 - it is checked
         # both.
         return Claim(self, await self._answer(self._operations.claim(item, options)), renew=renew)
 
@@ -133,88 +141,103 @@ class Claimer(AsyncDriven, Generic[I]):
     @overload
     def once(
         self,
-        *bare: Never,
+        name: str | None,
+        *,
         key: Callable[..., I] | None = None,
         lease: float | timedelta = 30.0,
         renew: bool = True,
         on_busy: None = None,
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | Skipped]]]: ...
+    ) -> Callable[[Callable[P, Awaitable[R]]], RunsOnce[P, Coroutine[Any, Any, R | Skipped]]]: ...
 
     # asyncio:
     @overload
     def once(
         self,
-        *bare: Never,
+        name: str | None,
+        *,
         key: Callable[..., I] | None = None,
         lease: float | timedelta = 30.0,
         renew: bool = True,
         on_busy: Callable[[Any, float], Awaitable[B]],
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | Skipped | B]]]: ...
+    ) -> Callable[[Callable[P, Awaitable[R]]], RunsOnce[P, Coroutine[Any, Any, R | Skipped | B]]]: ...
 
     # both.
     @overload
     def once(
         self,
-        *bare: Never,
+        name: str | None,
+        *,
         key: Callable[..., I] | None = None,
         lease: float | timedelta = 30.0,
         renew: bool = True,
         on_busy: Callable[[Any, float], B],
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | Skipped | B]]]: ...
+    ) -> Callable[[Callable[P, Awaitable[R]]], RunsOnce[P, Coroutine[Any, Any, R | Skipped | B]]]: ...
 
-    def once(
+    def once(  # long: the signature declares every option
         self,
-        *bare: Never,
+        name: str | None,
+        *,
         key: Callable[..., I] | None = None,
         lease: float | timedelta = 30.0,
         renew: bool = True,
         on_busy: Callable[[Any, float], Any] | None = None,
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | Any]]]:
+    ) -> Callable[[Callable[P, Awaitable[R]]], RunsOnce[P, Coroutine[Any, Any, R | Any]]]:
         """Return a decorator: the function's body runs once for an item; other calls return `Skipped`.
 
         ::
 
-            @seen.once(key=lambda order: order.id)
+            @seen.once("ship", key=lambda order: order.id)
             async def ship(order): ...
 
-        The item is claimed before the body runs, committed after it, and released if the body raises.
+        The item is claimed before the body runs, committed after it, and released if the body raises.  It is
+        made of the name and of the value that `key` returns, so two names share no items.
+        ``ship.item(order)`` is the item of a call, which `add`, `contains` and `claim` take.
 
-        :param key: returns the item, given the arguments of the call; None takes the first argument, given by
-            position, by name or by default.
+        :param name: names the work.  Keep it when the function is renamed or moved.  None marks the bare
+            value, as `add(value)` does; a layout of `compat` takes no other name.
+        :param key: returns a value, given the arguments of the call; None takes the first argument after
+            `self` or `cls`, given by position, by name or by default.
         :param lease: lease of the claim; without `renew` the body must end within it.
         :param renew: extend the lease as long as the body runs.
-        :param on_busy: handles a call whose item another worker holds.  It is called with the item and the
+        :param on_busy: handles a call whose item another worker holds.  It is called with the value and the
             seconds left of the lease; the call returns its result, or raises its error.  None returns
             `Skipped`.  A queue must deliver the message again, since the other worker may be dead.
         :raises ClaimLostError: the body took longer than the lease.
+        :raises TypeError: the function returned an awaitable or a generator, whose body has yet to run.
+        :raises ValueError: another function of this filter object has the name.
         """
-        check_brackets(bare)
+        check_name(name, self._operations.codec)
         # asyncio:
         options = check_options(lease, renew, on_busy)
         # sync: check_options(lease, renew, on_busy)
         # both.
 
-        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R | Any]]:
+        def decorate(function: Callable[P, Awaitable[R]]) -> RunsOnce[P, Coroutine[Any, Any, R | Any]]:
             check_function(function, is_asyncio=self._is_asyncio)
-            item_of = key or first_argument(function)
+            work = Work(vars(self).setdefault("_works", {}), name, function, key)
 
             @functools.wraps(function)
             async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | Any:
-                item = item_of(*args, **kwargs)
+                value = work.value(*args, **kwargs)
                 # asyncio: needs neither a `Claiming` nor another look at the options
-                async with await self._claim(item, options, renew) as claim:
-                    # sync: with self.claim(item, lease, renew=renew) as claim:
+                async with await self._claim(work.of(value), options, renew) as claim:
+                    # sync: with self.claim(work.of(value), lease, renew=renew) as claim:
                     # both.
                     if claim:
-                        return await function(*args, **kwargs)
+                        # asyncio:
+                        awaited = function(*args, **kwargs)
+                        return complete(function, await awaited if inspect.isawaitable(awaited) else awaited)
+                        # sync: return complete(function, function(*args, **kwargs))
+                        # both.
                     if on_busy is None or claim.state != "busy":
-                        return skipped(item, claim)
+                        return skipped(value, claim)
                 # asyncio:
-                decided = on_busy(item, claim.remaining)
+                decided = on_busy(value, claim.remaining)
                 return await decided if inspect.isawaitable(decided) else decided
-                # sync: return on_busy(item, claim.remaining)
+                # sync: return on_busy(value, claim.remaining)
                 # both.
 
-            return wrapper
+            wrapper.item = work.item  # type: ignore[attr-defined]  # a function takes any attribute
+            return wrapper  # type: ignore[return-value]  # it has `item` now
 
         return decorate

@@ -19,6 +19,7 @@ from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.later import later
+from bloomredis.operations.codec import WorkItem
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.steps import Op
@@ -61,7 +62,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         return opened
 
     @observed
-    async def add(self, item: I, *, token: str | None = None) -> bool:
+    async def add(self, item: I | WorkItem, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it.
 
         Of any number of concurrent callers, exactly one gets True.  Costs one round trip.
@@ -97,7 +98,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         return await drive(self._transport, operations.add(item, token=token))
 
     @observed
-    async def contains(self, item: I) -> bool:
+    async def contains(self, item: I | WorkItem) -> bool:
         """Return whether an item is in the filter: False is certain, True may be a false positive.
 
         Costs one round trip.  A test never creates the filter: until somebody does, the answer is False.
@@ -120,7 +121,7 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         def __contains__(self, item: object) -> NoReturn:
             raise TypeError("`in` cannot wait for the server's answer: use await f.contains(item)")
 
-    # sync: def __contains__(self, item: I) -> bool:
+    # sync: def __contains__(self, item: I | WorkItem) -> bool:
     # sync:     return self.contains(item)
     # both.
 

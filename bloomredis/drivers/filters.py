@@ -17,6 +17,7 @@ from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sync import drive
 from bloomredis.later import later
+from bloomredis.operations.codec import WorkItem
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.whole.info import FilterInfo
 
@@ -45,7 +46,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         return opened
 
     @observed
-    def add(self, item: I, *, token: str | None = None) -> bool:
+    def add(self, item: I | WorkItem, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it.
 
         Of any number of concurrent callers, exactly one gets True.  Costs one round trip.
@@ -63,7 +64,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         return drive(self._transport, operations.add(item, token=token))
 
     @observed
-    def contains(self, item: I) -> bool:
+    def contains(self, item: I | WorkItem) -> bool:
         """Return whether an item is in the filter: False is certain, True may be a false positive.
 
         Costs one round trip.  A test never creates the filter: until somebody does, the answer is False.
@@ -76,7 +77,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
             return True
         return drive(self._transport, self._contains(item))
 
-    def __contains__(self, item: I) -> bool:
+    def __contains__(self, item: I | WorkItem) -> bool:
         return self.contains(item)
 
     @observed

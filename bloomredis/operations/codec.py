@@ -1,8 +1,9 @@
-"""The encoding of items."""
+"""The encoding of items, and the items of named work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,18 @@ from bloomredis.arguments import shown
 from bloomredis.bits import encoding
 from bloomredis.bits.batch import Encoded
 from bloomredis.stored.foreign.bitmap import ForeignLayout
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """The item of a call of a function with `once`: `add`, `contains` and `claim` take it as it is.
+
+    The bytes to hash are `once`, NUL, the name of the work in UTF-8, NUL, and the encoded value of `key`;
+    without a name the encoded value alone.
+    """
+
+    name: str | None
+    value: Any
 
 
 class Codec:
@@ -36,6 +49,8 @@ class Codec:
                 return item.encode()  # type: ignore[no-any-return]  # a str's
             if kind is bytes:
                 return item  # type: ignore[no-any-return]  # bytes
+        if isinstance(item, WorkItem):
+            return self._encode_work(item.name, item.value)
         if self._custom is None:
             try:
                 return self._encoder.encode(item)
@@ -45,6 +60,20 @@ class Codec:
         if not isinstance(encoded, bytes):
             raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {shown(item)}")
         return self._foreign.encode(encoded) if self._foreign else encoded
+
+    def _encode_work(self, name: str | None, value: Any) -> bytes:
+        if name is None:
+            return self.encode(value)
+        self.check_named()
+        return b"once\0%b\0%b" % (name.encode(), self.encode(value))
+
+    def check_named(self) -> None:
+        """Raise `ValueError` if the layout of another system knows no names of work."""
+        if self._foreign is not None:
+            raise ValueError(
+                f"a filter with {self._foreign!r} has the items of another system, which have no name: "
+                "decorate with once(None), and use the function's bare items"
+            )
 
     def encode_each(self, items: Sequence[object]) -> Encoded:
         """Encode the items of a small batch, each with `encode_for_batch`."""

@@ -47,7 +47,7 @@ def test_five_lines(any_server: Server) -> None:
 
     names = program("five lines", any_server, deliver=deliver)
     ship, seen = names["ship"], names["seen"]
-    with seen.claim("busy", lease=30) as claim:
+    with seen.claim(ship.item("busy"), lease=30) as claim:
         assert claim
         with pytest.raises(TimeoutError) as caught:
             ship("busy")
@@ -121,7 +121,7 @@ def test_aiohttp(any_server: Server) -> None:
             async with client.post("/pay", json={"order": "c"}) as answer:
                 assert answer.status == 400
             assert site.paid == ["a", "b"]
-            held = await site.names["seen"].claim("d")  # of another worker
+            held = await site.names["seen"].claim(site.names["pay_once"].item("d"))  # of another worker
             assert (await pay(client, "d"))[0] == 409
             await held.release()
             assert (await pay(client, "d"))[:2] == (200, PAID)

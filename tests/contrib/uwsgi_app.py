@@ -23,7 +23,7 @@ with _jobs.claim("warm"):
     pass
 
 
-@_jobs.once()
+@_jobs.once("work")
 def work(job: str) -> bool:
     """Do a job."""
     return _client.incr(f"done {job}") > 0

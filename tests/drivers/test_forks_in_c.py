@@ -73,7 +73,7 @@ def each_done(f: Any) -> list[str]:
 def each_taken_once(f: Any) -> list[str]:
     done: list[str] = []
     for item in ITEMS:
-        f.once()(done.append)(item)
+        f.once(None)(done.append)(item)
     return done
 
 

@@ -459,14 +459,14 @@ def test_a_function_runs_once_for_an_item(any_client: redis.Redis) -> None:
     """The first call returns the function's result; another call is skipped, and says why."""
     f = make(any_client)
 
-    @f.once(key=lambda order, carrier: order)
+    @f.once("ship", key=lambda order, carrier: order)
     def ship(order: str, carrier: str) -> str:
         """Ship it."""
         return f"{order} by {carrier}"
 
     assert ship("o1", carrier="rail") == "o1 by rail"
     assert ship("o1", carrier="road") == Skipped("o1", "done", 0)
-    held = f.claim("o2", 20)
+    held = f.claim(ship.item("o2", "rail"), 20)
     skipped: Any = ship("o2", "rail")
     assert (skipped.item, skipped.state) == ("o2", "busy")
     assert 19 < skipped.remaining <= 20.001
@@ -480,7 +480,7 @@ def test_a_function_that_fails_may_run_again(any_client: redis.Redis) -> None:
     f = make(any_client)
     failures = iter([KeyError("x")])
 
-    @f.once()
+    @f.once("work")
     def work(item: str) -> str:
         for failure in failures:
             raise failure
@@ -498,9 +498,9 @@ def test_a_function_is_held_while_it_runs(any_client: redis.Redis) -> None:
     def outlast(_: str) -> None:
         wait_until("it is renewed", shortened(any_client))
 
-    f.once()(outlast)("a")
+    f.once(None)(outlast)("a")
     assert f.contains("a")
-    slow = f.once(lease=0.01, renew=False)(
+    slow = f.once(None, lease=0.01, renew=False)(
         lambda _: wait_until("it is over", lambda: not any_client.keys("*:claim:*"))
     )
     with pytest.raises(ClaimLostError):
@@ -514,7 +514,7 @@ def test_a_coroutine_runs_once_for_an_item(any_server: Server) -> None:
         async with made(any_server) as f:
             ran: list[str] = []
 
-            @f.once()
+            @f.once("work")
             async def work(item: str) -> str:
                 ran.append(item)
                 await asyncio.sleep(0)
@@ -539,7 +539,7 @@ def test_on_busy_decides_about_a_busy_item(any_client: redis.Redis) -> None:
             raise TimeoutError(item)
         return "later"
 
-    work = f.once(on_busy=again)(str.upper)
+    work = f.once(None, on_busy=again)(str.upper)
     held = f.claim("a", 20)
     assert work("a") == "later"
     with pytest.raises(TimeoutError):
@@ -563,7 +563,7 @@ def test_on_busy_of_asyncio_may_be_awaited(any_server: Server, *, is_coroutine: 
     async def main() -> None:
         async with made(any_server) as f:
             on_busy: Any = later if is_coroutine else lambda item, left: f"{item} in {left:.0f} s"
-            work: Any = f.once(on_busy=on_busy)(coroutine)  # type: ignore[no-untyped-call]  # typed as Any
+            work: Any = f.once(None, on_busy=on_busy)(coroutine)  # type: ignore[no-untyped-call]  # typed as Any
             held = await f.claim("a", 20)
             assert await work("a") == "a in 20 s"
             await held.release()
@@ -596,20 +596,20 @@ HALVES: dict[str, Any] = {
         ("sync", coroutine, "bloomredis.asyncio"),
         ("asyncio", len, "use a filter of bloomredis for"),
         *((half, each, "not for generators") for half in HALVES for each in (generator, async_generator)),
-        *((half, "a", "is no function") for half in HALVES),
+        *((half, "a", "is none") for half in HALVES),
     ],
 )
 def test_what_cannot_run_once_is_refused(half: str, function: Any, match: str) -> None:
     """It is refused when it is decorated."""
     with pytest.raises(TypeError, match=match):
-        HALVES[half]().once()(function)
+        HALVES[half]().once("work")(function)
 
 
 @for_each("half", HALVES)
 def test_on_busy_is_a_function(half: str) -> None:
     """Anything but a function, such as an exception, is refused when the decorator is made."""
     with pytest.raises(TypeError, match="on_busy must be a function of the item"):
-        HALVES[half]().once(on_busy=TimeoutError("busy"))
+        HALVES[half]().once("work", on_busy=TimeoutError("busy"))
 
 
 FIRST: dict[str, tuple[Callable[..., Any], list[tuple[tuple[Any, ...], dict[str, Any]]]]] = {
@@ -630,7 +630,7 @@ def test_the_item_is_the_first_argument(first: str, any_client: redis.Redis) -> 
     seen = make(any_client)
     seen.add("7")
     for args, kwargs in calls:
-        assert seen.once()(function)(*args, **kwargs) == Skipped("7", "done", 0)
+        assert seen.once(None)(function)(*args, **kwargs) == Skipped("7", "done", 0)
 
 
 @for_each("first", FIRST)
@@ -645,7 +645,7 @@ def test_the_item_is_the_first_argument_of_a_coroutine_function(first: str, any_
     async def run() -> list[Any]:
         async with made(any_server) as seen:
             await seen.add("7")
-            return [await seen.once()(coroutine)(*args, **kwargs) for args, kwargs in calls]
+            return [await seen.once(None)(coroutine)(*args, **kwargs) for args, kwargs in calls]
 
     assert asyncio.run(run()) == [Skipped("7", "done", 0)] * len(calls)
 
@@ -656,6 +656,6 @@ def test_a_function_without_arguments_has_no_item(half: str) -> None:
 
     async def nothing() -> None: ...
 
-    function: Any = HALVES[half]().once()(nothing if half == "asyncio" else lambda: None)
+    function: Any = HALVES[half]().once("work")(nothing if half == "asyncio" else lambda: None)
     with pytest.raises(TypeError, match="the first argument as the item"):
         asyncio.run(function()) if half == "asyncio" else function()

@@ -79,7 +79,7 @@ def test_more_threads_than_connections(any_server: Server, make: Any, package: A
         done[item] += 1
         f.claim(f"{item} too").release()
 
-    once = f.once(lease=60)(work)
+    once = f.once(None, lease=60)(work)
 
     def run(number: int) -> None:
         start.wait()
@@ -245,7 +245,7 @@ def test_a_restart_while_tasks_commit(any_server: Server, caplog: pytest.LogCapt
             f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
             begun, stopped = asyncio.Event(), asyncio.Event()
 
-            @f.once(lease=60)
+            @f.once(None, lease=60)
             async def work(item: str) -> None:
                 done[item] += 1
                 if len(done) == len(ITEMS):

@@ -160,7 +160,7 @@ async def batches_of_claims(seen: BloomFilter, urls: list[str]) -> None:
 async def once(seen: BloomFilter) -> None:
     """Coroutine functions that run once for an item."""
 
-    @seen.once(key=str, lease=60, renew=False)
+    @seen.once("ship", key=str, lease=60, renew=False)
     async def ship(order: int) -> bytes:
         return bytes(order)
 
@@ -169,7 +169,7 @@ async def once(seen: BloomFilter) -> None:
     async def wait(item: str, remaining: float) -> float:
         return remaining
 
-    @seen.once(on_busy=wait)
+    @seen.once("bill", on_busy=wait)
     async def bill(order: str) -> str:
         return order
 

@@ -331,7 +331,7 @@ def once(seen: BloomFilter, clicks: BloomFilter[Click]) -> None:
     def number(order: int, carrier: str) -> str:
         return f"{carrier}-{order}"
 
-    @seen.once(key=number, lease=60, renew=False)
+    @seen.once("ship", key=number, lease=60, renew=False)
     def ship(order: int, carrier: str) -> bytes:
         return carrier.encode() * order
 
@@ -340,13 +340,13 @@ def once(seen: BloomFilter, clicks: BloomFilter[Click]) -> None:
     if isinstance(outcome, Skipped):
         log.info("%s %s %.1f", outcome.item, outcome.state, outcome.remaining)
 
-    @clicks.once()
+    @clicks.once("count")
     def count(click: Click) -> int:
         return len(click.page)
 
     assert_type(count(Click(UUID(int=1), "a")), int | Skipped)
 
-    @seen.once(on_busy=lambda item, remaining: remaining)
+    @seen.once("bill", on_busy=lambda item, remaining: remaining)
     def bill(order: str) -> str:
         return order
 

@@ -30,7 +30,7 @@ async def _run_once(server: Server) -> tuple[int, int]:
         await (await seen.claim("too")).commit()
         ran = []
 
-        @seen.once(renew=False)
+        @seen.once(None, renew=False)
         async def body(item: str) -> None:
             ran.append(item)
 
