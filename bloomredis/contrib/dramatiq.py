@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from bloomredis import Claim
 from bloomredis.contrib import missing
 from bloomredis.contrib._flavours import require_sync
+from bloomredis.contrib._items import call_item, item_of, require_result
 
 try:
     from dramatiq import Middleware
@@ -19,6 +19,8 @@ try:
     from dramatiq.results import ResultFailure, ResultMissing, Results
 except ImportError as error:
     raise missing("dramatiq", "dramatiq") from error
+
+ADVICE: Final = "Give the actor once=, a function of its arguments that returns a key"
 
 
 class Once(Middleware):
@@ -33,8 +35,8 @@ class Once(Middleware):
         def ship(order, carrier): ...
 
     It applies to actors with the option `once`: a function that takes the arguments of a message and returns
-    the item, or True, with which all arguments make up the item.  If the function returns None, the actor
-    runs unchecked.
+    a key, or True, with which all arguments make up the item, also those left out.  If the function returns
+    None, the actor runs unchecked.  Two actors share no item.
 
     * Done: the message succeeds without the actor, so pipelines and groups continue.  Its result is None or
       that of the option `on_done`, a function that takes the arguments of the message.
@@ -49,13 +51,15 @@ class Once(Middleware):
     :param seen: a filter of `bloomredis`.
     :param lease: a dead worker's item is free after so many seconds.
     :param renew: extend the lease while the actor runs.
+    :param bare: leave the actor's name out of the items: an item is done for all actors together.
     """
 
-    def __init__(self, seen: Any, *, lease: float = 30.0, renew: bool = True) -> None:
+    def __init__(self, seen: Any, *, lease: float = 30.0, renew: bool = True, bare: bool = False) -> None:
         require_sync(seen, "Once of Dramatiq")
         self._seen = seen
         self._lease = lease
         self._renew = renew
+        self._bare = bare
         self._thread = _Thread()
 
     @property
@@ -83,7 +87,7 @@ class Once(Middleware):
             message, self._thread.message = self._thread.message, None
             if message is None or message.actor_name != actor.actor_name:
                 return body(*args, **kwargs)
-            item = _item(actor, body, args, kwargs)
+            item = self._item(actor, body, args, kwargs)
             if item is None:
                 return body(*args, **kwargs)
             claim = self._seen.claim(item, self._lease, renew=self._renew)
@@ -92,9 +96,19 @@ class Once(Middleware):
                 on_done = actor.options.get("on_done")
                 return None if on_done is None else on_done(*args, **kwargs)
             self._thread.claim = claim
-            return body(*args, **kwargs)
+            return require_result(actor.actor_name, body(*args, **kwargs))
 
         return run
+
+    def _item(
+        self, actor: Any, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return the item of a message; None if its actor runs unchecked."""
+        name, once = actor.actor_name, actor.options["once"]
+        if once is True:
+            return call_item(name, body, args, kwargs, bare=self._bare, advice=ADVICE)
+        key = once(*args, **kwargs)
+        return None if key is None else item_of(name, key, bare=self._bare)
 
     def _check_copy(self, broker: Any, message: Any, claim: Any) -> None:
         """Return if the item is done and the message has no result: it succeeds without the actor.
@@ -157,15 +171,6 @@ class _Commits(Middleware):
         """Commit the item of a message whose actor has not raised."""
         del broker, message, result, exception
         self.once.commit()
-
-
-def _item(actor: Any, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the item of a call; arguments by name are the same as by position."""
-    once = actor.options["once"]
-    if once is not True:
-        return once(*args, **kwargs)
-    bound = inspect.signature(body).bind(*args, **kwargs)
-    return repr((actor.actor_name, bound.args, sorted(bound.kwargs.items())))
 
 
 def _has_result(broker: Any, message: Any) -> bool:

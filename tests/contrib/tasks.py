@@ -72,6 +72,19 @@ def looked_up(item: str, seconds: float) -> str:
     return f"{item} after {seconds}"
 
 
+@app.task(bind=True, acks_late=True, reject_on_worker_lost=True)
+def calls_another(self: Any, item: str) -> str:
+    """Call a task that runs once, in the body of another."""
+    return f"called {work(item, 0)}"
+
+
+@app.task(base=Once, seen=seen, bind=True)
+def replaced(self: Any, item: str) -> Any:
+    """Let another task do the work."""
+    notes.rpush("replaced", item)
+    return self.replace(part.si(f"{item} by another"))
+
+
 @app.task
 def total(results: list[Any]) -> list[str]:
     """Return the results of a chord as text."""

@@ -21,6 +21,7 @@ import redis
 from celery import chain, chord
 from celery.exceptions import ImproperlyConfigured
 from kombu.utils.json import dumps, loads, register_type
+from pydantic import BaseModel
 
 import bloomredis.asyncio
 from bloomredis import Skipped
@@ -357,6 +358,89 @@ def filter_elsewhere(broker: Server, monkeypatch: pytest.MonkeyPatch) -> Iterato
         from tests.contrib import tasks
 
         yield tasks, seen
+
+
+LISTS: dict[str, Any] = {
+    "chunks": lambda tasks, items: tasks.work.chunks([(item, 0) for item in items], len(items)),
+    "starmap": lambda tasks, items: tasks.work.starmap([(item, 0) for item in items]),
+    "map": lambda tasks, items: tasks.calls_another.map(items),
+    "a body": lambda tasks, items: tasks.calls_another.si(items[1]),
+}
+"""Messages that carry calls of a task that runs once."""
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_busy_item_in_the_body_of_another_task(kind: str, tasks: Any) -> None:
+    """The message that carries it comes again until the item is done."""
+    tasks.app.finalize()  # as a program that sends lists
+    held = tasks.seen.claim(tasks.work.item(("busy", 0), {}), 2.0)
+    assert held
+    expected = {"busy"} if kind == "a body" else {"a", "busy", "b"}
+
+    def ended() -> set[str]:
+        return {item for verb, item, _ in notes(tasks) if verb == "end"}
+
+    with worker("lists"):
+        LISTS[kind](tasks, ["a", "busy", "b"]).apply_async()
+        wait_until("all have ended", lambda: ended() == expected, every=0.05)
+    assert max(Counter(item for _, item, _ in notes(tasks)).values()) == 2  # a begin and an end
+
+
+def test_a_task_that_is_replaced_is_not_done(tasks: Any, any_server: Server) -> None:
+    """The other task does the work; the message, sent again, is replaced again."""
+    with worker("replaced"):
+        assert tasks.replaced.delay("a").get(timeout=30) == "a by another"
+        assert not tasks.seen.contains(tasks.replaced.item(("a",), {}))
+        assert tasks.replaced.delay("a").get(timeout=30).state == "done"
+    assert tasks.notes.lrange("replaced", 0, -1) == ["a", "a"]
+
+
+def test_a_coroutine_function_is_refused_when_the_task_is_made(tasks: Any) -> None:
+    """Celery would take its coroutine for the result."""
+
+    async def ship(order: str) -> None: ...
+
+    with pytest.raises(TypeError, match=r"task shop.ship is a coroutine function"):
+        tasks.app.task(base=tasks.Once, name="shop.ship", seen=tasks.seen, lazy=False)(ship)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_body_that_returns_a_coroutine_gives_the_item_back(tasks: Any) -> None:
+    """Directly and with a message: the body has not run."""
+
+    async def body(order: str) -> None: ...
+
+    @tasks.app.task(base=tasks.Once, name="shop.later", seen=tasks.seen)
+    def later(order: str) -> Any:
+        return body(order)
+
+    with pytest.raises(TypeError, match="given back"):
+        later("a")
+    assert isinstance(later.apply(("a",)).result, TypeError)
+    assert tasks.seen.claim(later.item(("a",), {})).state == "claimed"
+
+
+class Order(BaseModel):
+    """A model with a default."""
+
+    id: int
+    carrier: str = "rail"
+
+
+def test_the_item_of_a_model_has_its_validated_fields(tasks: Any) -> None:
+    """As a dict, as a sender gives it, and as a model, in a direct call."""
+    runs = []
+
+    @tasks.app.task(base=tasks.Once, name="shop.model", seen=tasks.seen, pydantic=True)
+    def ship(order: Order, other: Order | None = None) -> int:
+        runs.append(order)
+        return order.id
+
+    assert ship(Order(id=7)) == 7
+    for args in ((Order(id=7),), ({"id": 7},), ({"id": 7, "carrier": "rail"}, None)):
+        assert ship(*args) == Skipped(ship.item(({"id": 7},), {}), "done", 0)
+    assert ship.apply(({"id": 7, "carrier": "road"},)).get() == 7
+    assert runs == [Order(id=7), Order(id=7, carrier="road")]
 
 
 def test_a_task_without_a_filter_says_so(tasks: Any) -> None:

@@ -19,7 +19,7 @@ from dramatiq.rate_limits.backends import StubBackend
 from faststream.redis import RedisBroker
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, WorkItem
 from bloomredis.contrib.dramatiq import Once
 from bloomredis.contrib.faststream import Once as OnceOfFastStream
 from tests.contrib.celery_worker import worker
@@ -42,7 +42,7 @@ class Scene:
     """
 
     seen: Any
-    item: Callable[[str], str]
+    item: Callable[[str], str | WorkItem]
     compose: Callable[[list[str]], object]
     ended: Callable[[], list[str]]
 
@@ -92,7 +92,7 @@ def dramatiq_worker(composition: Any, server: Server, *_: Any) -> Iterator[Scene
 
     worker = dramatiq.Worker(broker, worker_timeout=10, worker_threads=2)
     worker.start()
-    yield Scene(seen, str, compose, lambda: ended)
+    yield Scene(seen, partial(WorkItem, "ship"), compose, lambda: ended)
     worker.stop()
 
 
@@ -133,7 +133,7 @@ def recipe(composition: Any, server: Server, _: pytest.MonkeyPatch, folder: Path
         wait_until("the worker works", lambda: notes.llen("ended"))
         notes.delete("ended")
         seen = BloomFilter.from_url(server.url, "shipped", capacity=1_000_000, error_rate=1e-6)
-        yield Scene(seen, str, shop.compose, lambda: notes.lrange("ended", 0, -1))
+        yield Scene(seen, partial(WorkItem, "ship"), shop.compose, lambda: notes.lrange("ended", 0, -1))
 
 
 SCENES: Final = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bloomredis import WorkItem
 from tests.contrib.recipes import RECIPES, Recipe, Shop, kill
 from tests.contrib.violence import KEPT, acknowledge, calls, descendants, lose, restart
 from tests.support.servers import Server, running
@@ -82,7 +83,7 @@ def test_a_lost_filter_stops_the_workers(recipe: Recipe, any_server: Server, tmp
         with shop.worker():
             shop.send(["a"])
             wait_until("it is done", lambda: notes.llen("ended"))
-            lose(seen, "shipped", "a")
+            lose(seen, "shipped", WorkItem("ship", "a"))
             before = calls(seen)
             shop.send(["a"])
             wait_until("the filter is asked", lambda: calls(seen) > before)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, WorkItem
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -69,7 +69,7 @@ def descendants(process: int) -> list[int]:
     return [found for child in children(process) for found in (child, *descendants(child))]
 
 
-def lose(server: Server, name: str, item: str) -> None:
+def lose(server: Server, name: str, item: str | WorkItem) -> None:
     """Lose all filters of a server, once an item is in a filter."""
     with server.client() as client:
         seen = BloomFilter.open(client, name)
