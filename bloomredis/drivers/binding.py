@@ -9,10 +9,10 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from bloomredis.arguments import shown
 from bloomredis.bits.module_items import ModuleItems
-from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connecting, is_address
 from bloomredis.errors import BloomError
 from bloomredis.operations.kinds.filter import FilterOperations
@@ -28,9 +28,15 @@ T = TypeVar("T")
 Operations = FilterOperations | ShardedOperations
 """The operations of a filter in one part, or in shards."""
 
+_checked: Final[WeakKeyDictionary[type, bool]] = WeakKeyDictionary()
+"""The classes of clients that were checked: True for asyncio clients."""
 
-class _OfClient:
-    """An attribute that a filter with a URL lacks until its first call; each event loop has its own."""
+
+class OfClient:
+    """An attribute that depends on the client; a filter lacks it until its first call.
+
+    With a URL each event loop has its own.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -38,8 +44,6 @@ class _OfClient:
     def __get__(self, bound: Any, owner: type) -> Any:
         if bound is None:
             return self
-        if bound.__dict__.get("_address") is None:
-            raise AttributeError(f"{type(bound).__name__!r} object has no attribute {self._name!r}")
         return bound._of_client(self._name)  # noqa: SLF001 - a part of that class
 
 
@@ -61,25 +65,29 @@ class Bound(Generic[C]):
     """The options that `open` takes."""
 
     if not TYPE_CHECKING:  # type checkers see attributes of an instance
-        _client, _transport, _requests, _adds, _tests, _contains = (_OfClient() for _ in range(6))
+        _client, _transport, _contains = (OfClient() for _ in range(3))
 
     def __init__(self, client: C, operations: Operations) -> None:
-        self._check_kind(client)
         self._operations = operations
         self._by_loop: dict[object, Self] = {}
         self._address: Any = client if is_address(client) else None
         if self._address is None:
+            self._check_kind(client)
             self._client = client
-            self._bind()
+            self._check_slots()
 
     def _of_client(self, name: str) -> Any:
         """Return an attribute that depends on the client; the first use makes the client of the URL."""
         forks.detect_fork()
-        if self._is_asyncio:
+        if self._address is None:
+            self._bind()  # threads may do so at the same time: any of their transports will do
+        elif self._is_asyncio:
             return getattr(self._in_this_loop(self._address), name)
-        with connecting.lock:
-            if "_client" not in self.__dict__:
-                self._client = self._address.client(is_asyncio=False)
+        else:
+            with connecting.lock:
+                if "_client" not in self.__dict__:
+                    self._client = self._address.client(is_asyncio=False)
+                self._check_slots()
                 self._bind()
         return self.__dict__[name]
 
@@ -99,11 +107,13 @@ class Bound(Generic[C]):
         return found
 
     def _check_kind(self, client: object) -> None:
-        own = type(self).__name__
-        if isinstance(client, _NoClient) or is_address(client):
+        own, kind = type(self).__name__, type(client)
+        if kind is _NoClient or _checked.get(kind) is self._is_asyncio:
             return
         check_client(client, own)
         if is_asyncio(client) == self._is_asyncio:
+            if hasattr(kind, "execute_command"):  # else each object has its own
+                _checked[kind] = self._is_asyncio
             return
         given = type(client).__name__
         if self._is_asyncio:
@@ -130,13 +140,6 @@ class Bound(Generic[C]):
             here = self._by_loop.pop(asyncio.get_running_loop(), None)
             return None if here is None else here._client  # noqa: SLF001 - its own class
         return self.__dict__.get("_client")
-
-    def _connect_transport(self) -> Any:
-        """Return the transport of calls: a direct client, or the client itself."""
-        if isinstance(self._client, _NoClient):
-            return self._client
-        self._check_slots()
-        return connect_direct(self._client)
 
     def _bind(self) -> None:
         """Make the objects that depend on the client."""
@@ -203,7 +206,6 @@ class Bound(Generic[C]):
         )
         if "_client" in self.__dict__:
             other._client = self._client  # noqa: SLF001 - its own class
-            other._bind()  # noqa: SLF001
         return other
 
     def __getstate__(self) -> object:

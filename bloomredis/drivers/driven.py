@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomredis.drivers import aio, sync
-from bloomredis.drivers.binding import Bound
+from bloomredis.drivers.binding import Bound, OfClient
 from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
-from bloomredis.drivers.connections.direct import reads_at_once
+from bloomredis.drivers.connections.direct import connect_direct, reads_at_once
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimState
@@ -30,7 +30,7 @@ class Driven(Bound[SyncClient]):
 
     def _bind(self) -> None:
         operations = self._operations
-        self._transport = client = self._connect_transport()
+        self._transport = client = connect_direct(self._client)
         self._contains = partial(operations.contains, by_reading=reads_at_once(client))
 
     def _run(self, operation: Op[T]) -> T:
@@ -51,9 +51,12 @@ class AsyncDriven(Bound[AsyncClient]):
     _requests: Tasks
     """The sender of requests about claims."""
 
+    if not TYPE_CHECKING:  # type checkers see attributes of an instance
+        _adds, _tests, _requests = (OfClient() for _ in range(3))
+
     def _bind(self) -> None:
         operations = self._operations
-        self._transport = client = self._connect_transport()
+        self._transport = client = connect_direct(self._client)
         self._contains = partial(operations.contains, by_reading=reads_at_once(client))
         self._adds = Tasks(self.name, client, operations.add_shared)
         self._tests = Tasks(self.name, client, operations.contains_shared)
