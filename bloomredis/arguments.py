@@ -18,7 +18,6 @@ Missing = Literal["keep", "drop", "raise"]
 
 T = TypeVar("T")
 _LONGEST: Final = 2**52  # milliseconds; 142,000 years, and exact in Lua
-_MOST_ITEMS: Final = 2**63 - 1
 _SHOWN: Final = 100
 
 
@@ -100,26 +99,6 @@ def _check_ends(array: Any) -> None:
             f"this one has less than {size} bytes. If all items have {size} bytes, such as digests, give "
             f"array.view('V{size}'); if none ends in a zero byte, give array.astype(object)"
         )
-
-
-def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:
-    """Return the parameters to create a filter with, None if neither is given."""
-    if capacity is not None and error_rate is not None:
-        return bounded("capacity", capacity), error_rate
-    if capacity is None and error_rate is None:
-        return None
-    missing = "capacity" if capacity is None else "error_rate"
-    raise ValueError(f"capacity and error_rate go together; {missing} is missing")
-
-
-def bounded(what: str, value: T) -> T:
-    """Return a number; raise `ValueError` if it is too large for any filter.
-
-    The type of the number is checked elsewhere.
-    """
-    if isinstance(value, int) and value > _MOST_ITEMS:
-        raise ValueError(f"{what} must be at most 2^63 - 1, not {shown(value)}")
-    return value
 
 
 def read_from_server(**given: bool) -> None:

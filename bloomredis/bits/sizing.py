@@ -18,6 +18,7 @@ from functools import lru_cache
 from operator import index
 from typing import Final, SupportsIndex
 
+from bloomredis.arguments import shown
 from bloomredis.bits.limits import COUNTER_BITS, HEADER_BITS
 
 MAX_BITS = 2**32 - HEADER_BITS
@@ -29,6 +30,7 @@ FINEST: Final = 1e-9
 """The lowest rate that a classic filter keeps: a lower rate would take many times the usual bits."""
 RULES: Final = 1
 """The version of the rules that size new filters; a record of layers stores the version of its layers."""
+_MOST: Final = 2**63 - 1
 _ROUNDING: Final = 1.01  # the factor by which rounding the number of hashes may raise a rate
 
 
@@ -44,11 +46,21 @@ def integer(what: str, value: SupportsIndex) -> int:
 
 def positive(what: str, value: SupportsIndex, most: int | None = None) -> int:
     """Return `value` as an int from 1 to `most`; raise `TypeError` or `ValueError`."""
-    number = integer(what, value)
-    if number < 1 or (most is not None and number > most):
-        limits = "at least 1" if most is None else f"from 1 to {most}"
-        raise ValueError(f"{what} must be {limits}, not {number}")
+    number = value if type(value) is int else integer(what, value)
+    if not 1 <= number <= (most or _MOST):
+        limits = f"from 1 to {most}" if most else "at least 1" if number < 1 else "at most 2^63 - 1"
+        raise ValueError(f"{what} must be {limits}, not {shown(number)}")
     return number
+
+
+def checked_sizes(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:
+    """Return the sizes to create a filter with, checked; None if neither is given."""
+    if capacity is not None and error_rate is not None:
+        return checked_capacity(capacity), checked_error_rate(error_rate)
+    if capacity is None and error_rate is None:
+        return None
+    missing = "capacity" if capacity is None else "error_rate"
+    raise ValueError(f"capacity and error_rate go together; {missing} is missing")
 
 
 def checked_capacity(capacity: SupportsIndex) -> int:

@@ -189,7 +189,6 @@ class Options:
     replica_timeout: Seconds = 1.0
 
     def __post_init__(self) -> None:
-        arguments.on_lost(self.on_lost, can_create=True)
         arguments.flag("retry_safe", self.retry_safe)
         if self.encode is not None and not callable(self.encode):
             raise TypeError(
@@ -220,8 +219,16 @@ class Options:
                 "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
             )
         on_lost = arguments.on_lost(self.on_lost, can_create=can_create)
-        encoding = number_of(self.encode)
-        return {"ttl": lifetime(ttl), "on_lost": on_lost, "wait": self.wait, "encoding": encoding}
+        wait, encoding = self.wait if self.min_replicas else None, number_of(self.encode)
+        return {"ttl": lifetime(ttl), "on_lost": on_lost, "wait": wait, "encoding": encoding}
+
+
+_DEFAULTS: Final = Options()
+
+
+def checked_options(given: Common) -> Options:
+    """Return the options of every class, checked."""
+    return Options(**given) if given else _DEFAULTS
 
 
 def lifetime(ttl: Seconds | None) -> int:

@@ -31,7 +31,7 @@ from zlib import crc32
 from bloomredis.arguments import shown
 from bloomredis.protocol import clock
 from bloomredis.protocol.forks import register_after_fork
-from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.replies import Refusal, is_used_by_clone
 from bloomredis.protocol.steps import Op
 
@@ -128,11 +128,12 @@ def parse_token(token: str, item: bytes, mark: str = "") -> Pending:
 class Sessions:
     """The sessions of one filter object.
 
+    :param prefix: that of the filter's auxiliary keys.
     :param mark: a part of each session's name.
     """
 
-    def __init__(self, key: bytes, mark: str = "") -> None:
-        self._prefix = auxiliary_prefix(key) + b"receipt:"
+    def __init__(self, prefix: bytes, mark: str = "") -> None:
+        self._prefix = prefix + b"receipt:"
         self._mark = mark
         self.after_fork()
 

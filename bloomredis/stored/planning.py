@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, NotRequired, SupportsIndex, TypedDict
+from functools import lru_cache
+from typing import Final, NotRequired, TypedDict
 
-from bloomredis.arguments import OnLost, parameters
+from bloomredis.arguments import OnLost
 from bloomredis.bits import blocked_sizing, sizing
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
@@ -40,15 +41,15 @@ def plan_layout(
     small_blocks: bool = True,
 ) -> Classic | Blocked:
     """Return the layout of a new filter; raise `ValueError` if one key cannot hold it."""
-    check_name(name)
     if name == Blocked.name:
         return blocked_sizing.plan_blocked(capacity, error_rate, small=small_blocks)
     bits = sizing.num_bits(capacity, error_rate, finest)
     return Classic(num_bits=bits, num_hashes=_num_hashes(capacity, error_rate))
 
 
+@lru_cache
 def new_header(
-    capacity: SupportsIndex,
+    capacity: int,
     error_rate: float,
     layout: str | None = None,
     kind: int = FILTER,
@@ -60,18 +61,17 @@ def new_header(
 
     :param small_blocks: the blocked layout may use blocks of 128 bits, which layers may not.
     """
-    count, rate = sizing.checked_capacity(capacity), sizing.checked_error_rate(error_rate)
     if kind == COUNTING:
-        planned: Classic | Blocked = plan_counting(count, rate)
+        planned: Classic | Blocked = plan_counting(capacity, error_rate)
     else:
-        planned = plan_layout(layout or DEFAULT, count, rate, finest, small_blocks=small_blocks)
-    _check_hashes(planned.num_hashes, rate)
+        planned = plan_layout(layout or DEFAULT, capacity, error_rate, finest, small_blocks=small_blocks)
+    _check_hashes(planned.num_hashes, error_rate)
     return Header(
         layout=planned.name,
         num_hashes=planned.num_hashes,
         num_bits=planned.num_bits,
-        capacity=count,
-        error_rate=rate,
+        capacity=capacity,
+        error_rate=error_rate,
         generation=bytes(8),
         blocks_per_item=planned.blocks_per_item,
         block_bits=planned.block_bits,
@@ -132,10 +132,17 @@ def template(
     capacity: int | None, error_rate: float | None, layout: str | None, kind: int = FILTER
 ) -> Header | None:
     """Return the header of a new filter with these parameters; None if neither is given."""
+    given = checked_sizes(capacity, error_rate, layout)
+    return given and new_header(*given, layout, kind)
+
+
+def checked_sizes(
+    capacity: int | None, error_rate: float | None, layout: str | None
+) -> tuple[int, float] | None:
+    """Return the checked sizes of a new filter; None if neither is given."""
     if layout is not None:
         check_name(layout)
-    given = parameters(capacity, error_rate)
-    return given and new_header(*given, layout, kind)
+    return sizing.checked_sizes(capacity, error_rate)
 
 
 def wanted_parameters(new: Header | None, layout: str | None) -> dict[str, object]:
@@ -149,4 +156,4 @@ def wanted_parameters(new: Header | None, layout: str | None) -> dict[str, objec
 def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
     """Return the header of a filter in layers as a whole."""
     sample = new_header(1, error_rate, layout, small_blocks=False)  # no single key has to hold the capacity
-    return replace(sample, capacity=sizing.checked_capacity(capacity), kind=kind, rules=sizing.RULES)
+    return replace(sample, capacity=capacity, kind=kind, rules=sizing.RULES)

@@ -20,6 +20,7 @@ import bloomredis
 import bloomredis.asyncio
 from bloomredis import ConnectionFailedError, OutcomeUnknownError
 from bloomredis.operations.kinds.counting import CountingOperations
+from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.receipts import REMOVAL, Sessions
 from tests.support.counting import MOST, PLANNED, counting, expected_counters, stored_counters
 from tests.support.losing import LosingClient, losing
@@ -124,7 +125,7 @@ def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed:
     f.add_many(["a", "a", "a"])
     operations = f._operations
     assert isinstance(operations, CountingOperations)
-    sessions, handle = Sessions(b"seen", REMOVAL), operations.stored.handle
+    sessions, handle = Sessions(auxiliary_prefix(b"seen"), REMOVAL), operations.stored.handle
     assert handle
     packed = handle.layout.pack_one(b"a")
     for session, done in zip([sessions.take(), sessions.take()], executed, strict=True):

@@ -26,7 +26,7 @@ from bloomredis.bits import sizing
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.operations.whole import info
 from bloomredis.stored import header, planning
-from bloomredis.stored.layers.record import ScalingRecord
+from bloomredis.stored.layers.record import ScalingRecord, new_record
 from bloomredis.stored.state.handle import Description
 from tests.support.losing import LosingClient
 from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
@@ -193,9 +193,11 @@ def test_a_filter_of_an_earlier_release_goes_on_growing(
 ) -> None:
     """It grows by its old rules, also after clear(); releases without newer rules refuse newer filters."""
     size: dict[str, Any] = {"capacity": 10, "error_rate": 1e-3, "layout": layout}
+    new_record.cache_clear()
     with monkeypatch.context() as earlier:
         earlier.setattr(sizing, "RULES", 0)
         old = ScalingBloomFilter(client, "seen", **size)
+        new_record.cache_clear()
         assert old.add_many(items(15)) == [True] * 15
     new = ScalingBloomFilter(client, "seen", **size)
     assert new.add_many(items(60)) == [False] * 15 + [True] * 45

@@ -182,7 +182,7 @@ def test_receipts_are_bounded_by_callers(losing: LosingClient) -> None:
 
 def test_a_forked_child_has_sessions_of_its_own() -> None:
     """Parent and child never number calls in the same session."""
-    sessions = Sessions(b"seen")
+    sessions = Sessions(auxiliary_prefix(b"seen"))
     session = sessions.take()
     session.free.append(session)
     assert Child(lambda: sessions.take().name).result() != sessions.take().name

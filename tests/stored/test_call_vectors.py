@@ -76,7 +76,7 @@ def test_golden_claims(any_client: redis.Redis, case: dict[str, Any]) -> None:
 def test_golden_owners(monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]) -> None:
     """The owner consists of the holder, the filter object, the number of the claim and random bytes."""
     monkeypatch.setattr(state, "os", SimpleNamespace(urandom=lambda _: bytes.fromhex(case["random"])))
-    sessions = Sessions(case["name"].encode())
+    sessions = Sessions(auxiliary_prefix(case["name"].encode()))
     sessions._names, sessions._numbers = case["object"] + "01-", count(case["number"])
     (owner,) = state.ClaimOptions.of(1.0, case["holder"]).new_owners(sessions, 1)
     assert case["generation"] + owner.hex() == case["value"]

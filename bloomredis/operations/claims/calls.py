@@ -34,7 +34,6 @@ from bloomredis.operations.items.outcomes import ON_THE_SAME_OBJECT
 from bloomredis.protocol import clock, forms, replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.clock import next_round
-from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Sessions
 from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, failed, is_used_by_clone, text_of
@@ -74,7 +73,7 @@ class Claims:
         self._pending = pending
         self._outcome_matters = OutcomeMatters(stored.name, ON_THE_SAME_OBJECT)
         self._retry_safe = retry_safe
-        self._prefix = auxiliary_prefix(stored.key) + b"claim:"
+        self._prefix = stored.auxiliary + b"claim:"
 
     def _key(self, encoded: bytes) -> bytes:
         """Return the key of the claim on an item."""

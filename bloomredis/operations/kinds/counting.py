@@ -10,7 +10,7 @@ from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
-from bloomredis.operations.options import Common, Options, Seconds
+from bloomredis.operations.options import Common, Seconds, checked_options
 from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.pending import PendingCalls
@@ -39,13 +39,13 @@ class CountingOperations(Queueing, FilterOperations):
         ttl: Seconds | None = None,
         **common: Unpack[Common],
     ) -> None:
-        options = Options(**common)
+        options = checked_options(common)
         new = planning.template(capacity, error_rate, None, COUNTING)
         storage = options.storage(ttl, can_create=new is not None)
         stored = StoredFilter(arguments.name(name), new=new, layout=None, kind=COUNTING, **storage)
         super().__init__(stored, options)
         self.removals = PendingCalls(every_call_counts=True)
-        sessions, safe = Sessions(stored.key, REMOVAL), options.retry_safe
+        sessions, safe = Sessions(stored.auxiliary, REMOVAL), options.retry_safe
         self._removing = Membership(stored, sessions, self.removals, retry_safe=safe, change=_REMOVE)
 
     def remove(self, item: object, *, token: str | None = None) -> Op[bool]:

@@ -65,7 +65,7 @@ class FilterOperations(ItemOperations):
         self.options = options
         self.layout = foreign
         self.codec = Codec(options.encode, foreign)
-        self.sessions = Sessions(stored.key)
+        self.sessions = Sessions(stored.auxiliary)
         self.pending = PendingCalls(every_call_counts=self.kind == COUNTING)
         self.membership = Membership(
             stored,

@@ -10,19 +10,9 @@ from bloomredis.operations.options import Options, Seconds
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import planning
-from bloomredis.stored.header import Header
 from bloomredis.stored.layers.layers import StoredLayers
 from bloomredis.stored.layers.record import LayerRecord
 from bloomredis.stored.state.knowledge import untold
-
-
-def whole(capacity: int | None, error_rate: float | None, layout: str | None, kind: int) -> Header | None:
-    """Return the header of a new filter as a whole; None if the parameters are read from the server."""
-    if layout is not None:
-        planning.check_name(layout)
-    given = arguments.parameters(capacity, error_rate)
-    return given and planning.whole(*given, layout, kind)
 
 
 class LayeredOperations(FilterOperations):
@@ -44,7 +34,7 @@ class LayeredOperations(FilterOperations):
         stored = StoredLayers(
             arguments.name(name),
             made=self.record_class,
-            new=None if new is None else new.complete(),
+            new=new,
             layout=layout,
             **options.storage(ttl, can_create=new is not None),
         )

@@ -15,7 +15,7 @@ from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
-from bloomredis.operations.options import Common, Options, Seconds, lifetime
+from bloomredis.operations.options import Common, Options, Seconds, checked_options, lifetime
 from bloomredis.operations.whole.snapshot import LocalFilter, snapshot
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.keys import as_bytes
@@ -52,7 +52,7 @@ class PlainOperations(Queueing, FilterOperations):
         local_cache: bool | Seconds = False,
         **common: Unpack[Common],
     ) -> None:
-        options = Options(**common)
+        options = checked_options(common)
         name = arguments.name(name)
         cache_seconds = arguments.cache_seconds(local_cache)
         arguments.on_full(on_full)
@@ -121,8 +121,7 @@ def _native(
 def _module(
     name: str, capacity: int | None, error_rate: float | None, ttl: Seconds | None, options: Options
 ) -> StoredModule:
-    given = arguments.parameters(capacity, error_rate)
-    new = given and (sizing.checked_capacity(given[0]), sizing.checked_error_rate(given[1]))
+    new = sizing.checked_sizes(capacity, error_rate)
     if new is not None and new[1] > MODULE_RATE:
         raise ValueError(
             f"error_rate must be at most {MODULE_RATE} with layout='module', not {new[1]}: the server's "

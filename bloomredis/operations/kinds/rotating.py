@@ -6,10 +6,10 @@ from typing import Final, Unpack
 
 from bloomredis import arguments
 from bloomredis.bits import sizing
-from bloomredis.operations.kinds.layered import LayeredOperations, whole
-from bloomredis.operations.options import Common, Options, Seconds
-from bloomredis.stored.header import Header
-from bloomredis.stored.layers.record import MAX_SLICES, MOST_WIDTH, RotatingRecord
+from bloomredis.operations.kinds.layered import LayeredOperations
+from bloomredis.operations.options import Common, Seconds, checked_options
+from bloomredis.stored import planning
+from bloomredis.stored.layers.record import MAX_SLICES, MOST_WIDTH, RotatingRecord, new_record
 
 _LEAST_WIDTH: Final = 100_000  # microseconds
 
@@ -30,16 +30,16 @@ class RotatingOperations(LayeredOperations):
         layout: str | None = None,
         **common: Unpack[Common],
     ) -> None:
-        head, new = whole(capacity, error_rate, layout, RotatingRecord.kind), None
-        if head is None:
+        sizes, new = planning.checked_sizes(capacity, error_rate, layout), None
+        if sizes is None:
             arguments.read_from_server(window=window is not None, slices=slices != 4)
         else:
-            new = _record(head, window, slices)
-        super().__init__(name, Options(**common), new=new, layout=layout)
+            new = new_record(RotatingRecord, *sizes, layout, **_cut(window, slices))
+        super().__init__(name, checked_options(common), new=new, layout=layout)
 
 
-def _record(head: Header, window: Seconds | None, slices: int) -> RotatingRecord:
-    """Return the record of a new filter; raise `ValueError` for a slice that is too short or too long."""
+def _cut(window: Seconds | None, slices: int) -> dict[str, int]:
+    """Return width and number of the slices; raise `ValueError` for a slice that is too short or too long."""
     if window is None:
         raise TypeError("window is missing: the seconds (or a timedelta) for which an item is found")
     cut = sizing.positive("slices", slices, MAX_SLICES)
@@ -54,4 +54,4 @@ def _record(head: Header, window: Seconds | None, slices: int) -> RotatingRecord
             f"a slice of the window has {width // 10**6} seconds, and may have {MOST_WIDTH // 10**6}: "
             "give a shorter window or more slices"
         )
-    return RotatingRecord(head=head, width=width, slices=cut)
+    return {"width": width, "slices": cut}

@@ -6,12 +6,13 @@ from typing import Unpack
 
 from bloomredis import arguments
 from bloomredis.bits import sizing
-from bloomredis.operations.kinds.layered import LayeredOperations, whole
-from bloomredis.operations.options import Common, Options, Seconds
+from bloomredis.operations.kinds.layered import LayeredOperations
+from bloomredis.operations.options import Common, Seconds, checked_options
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
+from bloomredis.stored import planning
 from bloomredis.stored.layers.adopting import adopt
-from bloomredis.stored.layers.record import ScalingRecord
+from bloomredis.stored.layers.record import ScalingRecord, new_record
 
 
 class ScalingOperations(LayeredOperations):
@@ -31,19 +32,19 @@ class ScalingOperations(LayeredOperations):
         ttl: Seconds | None = None,
         **common: Unpack[Common],
     ) -> None:
-        head, new = whole(capacity, error_rate, layout, ScalingRecord.kind), None
-        if head is None:
+        sizes, new = planning.checked_sizes(capacity, error_rate, layout), None
+        if sizes is None:
             arguments.read_from_server(expansion=expansion != 2, tightening_ratio=tightening_ratio != 0.5)
         else:
-            growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
+            growth = sizing.positive("expansion", expansion)
             ratio = arguments.share("tightening_ratio", tightening_ratio)
-            new = ScalingRecord(head=head, expansion=growth, tightening_ratio=ratio)
-        super().__init__(name, Options(**common), new=new, layout=layout, ttl=ttl)
+            new = new_record(ScalingRecord, *sizes, layout, expansion=growth, tightening_ratio=ratio)
+        super().__init__(name, checked_options(common), new=new, layout=layout, ttl=ttl)
 
 
 def adoption(name: str, expansion: int, tightening_ratio: float, encoded: int | None) -> Op[None]:
     """Turn a `BloomFilter` into the first layer of a filter that grows."""
-    growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
+    growth = sizing.positive("expansion", expansion)
     ratio = arguments.share("tightening_ratio", tightening_ratio)
     with OutcomeMatters(
         name,

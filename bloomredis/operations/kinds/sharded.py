@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from bloomredis import arguments
+from bloomredis.bits import sizing
 from bloomredis.bits.batch import Encoded
 from bloomredis.later import later
 from bloomredis.operations.claims.requests import ClaimRequest
@@ -17,7 +17,7 @@ from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds import sharded_batches as batches
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
-from bloomredis.operations.options import Common, Options, Seconds
+from bloomredis.operations.options import Common, Seconds, checked_options
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.gather import gather, unless_failed
@@ -27,7 +27,7 @@ from bloomredis.protocol.steps import Batches, Op
 from bloomredis.stored import planning
 from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.parts import StoredShard
-from bloomredis.stored.shards.record import checked_name, checked_seed, checked_shards
+from bloomredis.stored.shards.record import MAX_SEED, MAX_SHARDS, checked_name
 from bloomredis.stored.shards.shards import StoredShards
 from bloomredis.stored.state.knowledge import untold
 
@@ -58,19 +58,17 @@ class ShardedOperations(ItemOperations):
         ttl: Seconds | None = None,
         **common: Unpack[Common],
     ) -> None:
-        self.options = options = Options(**common)
+        self.options = options = checked_options(common)
         self.name = checked_name(name)
         self.codec = Codec(options.encode, None)
-        shards = None if shards is None else checked_shards(shards)
-        seed = None if seed is None else checked_seed(seed)
-        if layout is not None:
-            planning.check_name(layout)
-        made_for = arguments.parameters(capacity, error_rate)
+        shards = None if shards is None else sizing.positive("shards", shards, MAX_SHARDS)
+        seed = None if seed is None else sizing.positive("seed", seed, MAX_SEED)
+        made_for = planning.checked_sizes(capacity, error_rate, layout)
         plan = made_for and shard_record.plan_record(*made_for, layout=layout, shards=shards, seed=seed)
         storage = options.storage(ttl, can_create=plan is not None)
         wanted = {"shards": shards, "seed": seed}
         self.stored = StoredShards(name, plan=plan, layout=layout, wanted=wanted, **storage)
-        self.sessions = Sessions(self.stored.key)
+        self.sessions = Sessions(self.stored.auxiliary)
         self._parts: dict[StoredShard, Queueing] = {}
 
     # -- the shards

@@ -11,7 +11,7 @@ from bloomredis.bits import sizing
 from bloomredis.bits.module_items import ModuleItems, marking
 from bloomredis.stored import planning
 from bloomredis.stored.header import COUNTING, Header
-from bloomredis.stored.layers.record import MAX_SLICES, RotatingRecord, ScalingRecord
+from bloomredis.stored.layers.record import MAX_SLICES, RotatingRecord, ScalingRecord, new_record
 from bloomredis.stored.module.filter import first_link
 from bloomredis.stored.shards import record as shard_record
 from bloomredis.stored.shards.record import ShardRecord
@@ -116,13 +116,15 @@ def plan(
             raise ValueError(f"{name} is for kind={_ONLY_OF[name]!r}, not for kind={kind!r}")
     if layout == ModuleItems.name and kind == "fixed":
         return _module_plan(items, rate)
+    planning.check_name(layout or planning.DEFAULT)
     if kind == "scaling":
         last = items if grown_to is None else sizing.positive("grown_to", grown_to)
         return _scaling(items, rate, layout, last, 2 if expansion is None else expansion)
     if kind == "rotating":
         return _rotating(items, rate, layout, 4 if slices is None else slices)
     if kind == "sharded":
-        record = shard_record.plan_record(items, rate, shards=shards, layout=layout)
+        count = None if shards is None else sizing.positive("shards", shards, shard_record.MAX_SHARDS)
+        record = shard_record.plan_record(items, rate, shards=count, layout=layout)
         return sharded(record, 1 if nodes is None else sizing.positive("nodes", nodes))
     if kind == "counting":
         if layout is not None:
@@ -193,10 +195,8 @@ def _module_plan(capacity: int, rate: float) -> FilterPlan:
 
 
 def _scaling(capacity: int, rate: float, layout: str | None, items: int, expansion: int) -> FilterPlan:
-    whole = planning.whole(capacity, rate, layout, ScalingRecord.kind)
-    record = ScalingRecord(
-        head=whole, expansion=sizing.positive("expansion", expansion), tightening_ratio=0.5
-    ).complete()
+    growth = sizing.positive("expansion", expansion)
+    record = new_record(ScalingRecord, capacity, rate, layout, expansion=growth, tightening_ratio=0.5)
     layers: list[Header] = []
     room = size = 0
     worst = 0.0
@@ -224,9 +224,8 @@ def _scaling(capacity: int, rate: float, layout: str | None, items: int, expansi
 
 def _rotating(capacity: int, rate: float, layout: str | None, slices: int) -> FilterPlan:
     count = sizing.positive("slices", slices, MAX_SLICES)
-    whole = planning.whole(capacity, rate, layout, RotatingRecord.kind)
     # The size does not depend on the width of a slice.
-    record = RotatingRecord(head=whole, width=60_000_000, slices=count).complete()
+    record = new_record(RotatingRecord, capacity, rate, layout, width=60_000_000, slices=count)
     layer = record.planned(0)
     layers = count + 1  # the current slice, and the slices of the window before it
     size = layers * layer.size_bytes + len(record.template()) + 8 * layers

@@ -63,7 +63,8 @@ class StoredLayers(Versioned[LayerRecord]):
         super().__init__(name, **options)
         self._made = made
         self.called = KINDS[made.kind]
-        self._new = new and new.encoded(self.encoding or 0)  # None if only a stored filter may be opened
+        # None if only a stored filter may be opened
+        self._new = new.encoded(self.encoding) if new and self.encoding else new
         self.creates = new is not None
         self._wanted: dict[str, object] = {} if new is None else new.parameters
         if layout is not None:

@@ -258,6 +258,14 @@ class RotatingRecord(LayerRecord):
         return _planned(-(-head.capacity // self.slices), head.error_rate / (2 * self.slices), head)
 
 
+@lru_cache
+def new_record(
+    kind: type[LayerRecord], capacity: int, error_rate: float, layout: str | None, **own: Any
+) -> LayerRecord:
+    """Return the record of a new filter; raise `ValueError` if one key cannot hold its first layer."""
+    return kind(head=planning.whole(capacity, error_rate, layout, kind.kind), **own).complete()
+
+
 def _planned(capacity: int, error_rate: float, whole: Header) -> Header:
     """Return the header of a layer without its generation, for at most the items that fit one key."""
     made = _made(capacity, error_rate, whole.layout, whole.error_rate, whole.rules)

@@ -52,7 +52,7 @@ class StoredFilter(Versioned[Header]):
         self._kind = kind
         self.called = KINDS[kind]
         self.is_one_bitmap = kind == header.FILTER
-        self._new = new and replace(new, encoding=self.encoding or 0)
+        self._new = replace(new, encoding=encoding) if new and encoding else new
         self.creates = new is not None
         self._wanted = planning.wanted_parameters(new, layout)
 

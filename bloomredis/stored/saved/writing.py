@@ -38,8 +38,9 @@ class Writing:
         :param key: any key in the slot.
         """
         self._name = name
-        self._sessions = Sessions(key)
-        self._prefix = auxiliary_prefix(key) + b"written:" + os.urandom(8).hex().encode()
+        prefix = auxiliary_prefix(key)
+        self._sessions = Sessions(prefix)
+        self._prefix = prefix + b"written:" + os.urandom(8).hex().encode()
         self._temporary: dict[bytes, bytes] = {}  # by the final key
         self._renewed = clock.now()
 

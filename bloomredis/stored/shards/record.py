@@ -11,8 +11,9 @@ import struct
 from binascii import crc_hqx
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import repeat
-from typing import Final, SupportsIndex
+from typing import Final
 
 import mmh3
 
@@ -37,6 +38,7 @@ _TAG_BYTES: Final = 4
 FEWEST_SHARDS: Final = 16
 """The fewest shards: enough to keep the few nodes of a small cluster about equally busy."""
 MAX_SHARDS: Final = 4096
+MAX_SEED: Final = 2**32 - 1
 SLOTS: Final = 16_384
 MAX_RANGES: Final = 256
 """The most ranges of slots to spread shards over; also the mean number of keys tried until one fits."""
@@ -156,7 +158,7 @@ def parse(data: bytes) -> ShardRecord:
         raise ValueError(f"a record has {RECORD_BYTES} bytes or more, not {len(data)}")
     shards, seed, capacity, state, *last = _EXTENSION.unpack(data[limits.HEADER_BYTES : RECORD_BYTES])
     table = data[RECORD_BYTES:]
-    possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1 and state <= NEW
+    possible = 1 <= shards <= MAX_SHARDS and seed <= MAX_SEED and capacity >= 1 and state <= NEW
     if not possible or tuple(last) != _LAST or len(table) != 8 * shards:
         raise ValueError(
             f"its parameters make no sharded filter: shards {shards}, seed {seed}, capacity {capacity}, "
@@ -196,46 +198,28 @@ def key(name: str, shards: int, number: int) -> str:
     return f"{{{name}:{number}:{attempt}}}"
 
 
+@lru_cache
 def plan_record(
     capacity: int,
     error_rate: float,
     *,
-    shards: SupportsIndex | None = None,
+    shards: int | None = None,
     layout: str | None = None,
-    seed: SupportsIndex | None = None,
+    seed: int | None = None,
 ) -> ShardRecord:
     """Return the record of a new filter; raise `ValueError` if the shards cannot hold it."""
-    count = sizing.checked_capacity(capacity)
-    rate = sizing.checked_error_rate(error_rate)
-    planning.check_name(layout or planning.DEFAULT)
-    wanted = _default_shards(count, rate, layout) if shards is None else checked_shards(shards)
-    each = _shard_capacity(count, wanted, rate)
+    wanted = _default_shards(capacity, error_rate, layout) if shards is None else shards
+    each = _shard_capacity(capacity, wanted, error_rate)
     try:
-        head = planning.new_header(each, rate, layout)
+        head = planning.new_header(each, error_rate, layout)
     except ValueError as error:
         raise ValueError(f"with {wanted} shards of capacity {each} each (shards={shards}): {error}") from None
     return ShardRecord(
-        head=replace(head, kind=KIND, capacity=count),
+        head=replace(head, kind=KIND, capacity=capacity),
         shards=wanted,
-        seed=SEED if seed is None else checked_seed(seed),
+        seed=SEED if seed is None else seed,
         shard_capacity=each,
     )
-
-
-def checked_shards(shards: SupportsIndex) -> int:
-    """Return a number of shards as an int; raise `TypeError` or `ValueError`."""
-    number = sizing.integer("shards", shards)
-    if not 1 <= number <= MAX_SHARDS:
-        raise ValueError(f"shards must be 1 to {MAX_SHARDS}, not {number}")
-    return number
-
-
-def checked_seed(seed: SupportsIndex) -> int:
-    """Return the seed of the hash that picks the shard; raise `TypeError` or `ValueError`."""
-    number = sizing.integer("seed", seed)
-    if not 1 <= number < 1 << 32:
-        raise ValueError(f"seed must be 1 to 2^32 - 1 (0 is the seed of the bits' hash), not {number}")
-    return number
 
 
 def _default_shards(capacity: int, error_rate: float, layout: str | None) -> int:

@@ -83,7 +83,7 @@ class StoredShards(Versioned[SeenRecord]):
     ) -> None:
         super().__init__(name, **options)
         self._wanted_head = planning.wanted_parameters(None if plan is None else plan.head, layout)
-        self._planned = plan and plan.encoded(self.encoding or 0)
+        self._planned = plan.encoded(self.encoding) if plan and self.encoding else plan
         self.creates = plan is not None
         self._wanted: dict[str, object] = {key: value for key, value in wanted.items() if value is not None}
         self._shards: dict[tuple[tuple[int, int], int], StoredShard] = {}  # by placement and number

@@ -21,7 +21,7 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Handle, Link
-from bloomredis.stored.state.knowledge import Knowledge, Record, raise_loss_since
+from bloomredis.stored.state.knowledge import Record, raise_loss_since
 
 ParametersT = TypeVar("ParametersT")
 R = TypeVar("R")
@@ -53,7 +53,7 @@ class Versioned(Stored, Generic[ParametersT]):
         self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None, encoding: int | None = None
     ) -> None:
         super().__init__(name, name.encode(), wait)
-        self.known = Knowledge(recreates=on_lost == "recreate")
+        self.known.recreates = on_lost == "recreate"
         self._ttl = ttl
         self.encoding = encoding
 
