@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import redis
 
 from benchmarks.runner import versions
-from bloomredis.embedded import connect
+from bloomredis import connect
 
 _ROOT: Final = Path(__file__).parents[1]
 _DEDUPE: Final = (sys.executable, "-m", "bloomredis", "dedupe")
