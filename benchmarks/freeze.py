@@ -66,7 +66,7 @@ FILTERS: Final[dict[str, dict[str, Any]]] = {
 ASYNCIO: Final = ("blocks of 128 bits", "module", "counting", "scaling", "rotating", "sharded")
 MANY: Final = {"on_lost": ("raise", "recreate"), "nodes": (1,)}
 CALLS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "reserve": lambda f, _: f.reserve(),
+    "create": lambda f, _: f.create(),
     "add": lambda f, _: f.add("a"),
     "add again": lambda f, _: f.add("a"),
     "contains": lambda f, _: f.contains("a"),

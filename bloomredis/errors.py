@@ -59,8 +59,8 @@ class FilterMismatchError(BloomError):
 class FilterLostError(BloomError):
     """A filter that this object has used is gone, or another client has cleared or replaced it.
 
-    All items added before are lost, so the answer "new" would be a guess.  Every call raises this
-    error until the caller has handled it and calls ``reserve()`` or ``clear()``.
+    All items added before are lost, so the answer "new" would be a guess.  Every call raises this error until
+    somebody calls ``acknowledge()`` or ``clear()``, in any process.
 
     A call also raises it, and the next call tries again, if the filter vanishes as often as it is made.
     """

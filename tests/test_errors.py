@@ -172,7 +172,7 @@ def test_a_filter_of_another_class(any_client: redis.Redis, stored: str, wanted:
     """Whoever opens or creates it is told what it is, and the class that opens it."""
     any_client.flushall()
     made = CLASSES[stored](any_client, "seen", capacity=100, error_rate=0.01)
-    made.reserve()
+    made.create()
     uses: list[Callable[[], object]] = [
         lambda: getattr(bloomredis, wanted).open(any_client, "seen"),
         lambda: CLASSES[wanted](any_client, "seen", capacity=100, error_rate=0.01).add("x"),

@@ -64,7 +64,8 @@ def whole_api(client: Any) -> set[str]:
     """Use every public name of a filter and its claims, with the filter `seen`; return the names used."""
     used: set[str] = set()
     f = Watched(BloomFilter(client, "seen", ttl=100, **OPTIONS), used)
-    f.reserve()
+    f.create()
+    assert f.acknowledge() is False
     assert f.name == "seen"
     assert f.add("a")
     assert f.contains("a")
@@ -147,7 +148,8 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     """Do the same with the asyncio classes."""
     used: set[str] = set()
     f = Watched(bloomredis.asyncio.BloomFilter(client, "seen", ttl=100, **OPTIONS), used)
-    await f.reserve()
+    await f.create()
+    assert await f.acknowledge() is False
     assert f.name == "seen"
     assert await f.add("a")
     assert await f.contains("a")

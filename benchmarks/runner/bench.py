@@ -44,7 +44,7 @@ class Bench:
         """Create a filter of this library on the server and return it."""
         own: dict[str, Any] = {"layout": self.layout, **options}
         made = BloomFilter(client or self.client, name, capacity=capacity, error_rate=error_rate, **own)
-        made.reserve()
+        made.create()
         return made
 
     def wrapped_client(self) -> Any:

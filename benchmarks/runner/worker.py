@@ -39,7 +39,7 @@ class Synchronous:
     def __init__(self, path: str, tag: str) -> None:
         self._client = redis.Redis(unix_socket_path=path)
         self._one = BloomFilter(self._client, f"{tag} one", **SIZE)
-        self._one.reserve()  # a test creates no filter
+        self._one.create()  # a test creates no filter
         self._sharded = ShardedBloomFilter(self._client, f"{tag} sharded", shards=16, **SIZE)
         self._loaded = f"{tag} loaded"
         self._threads = ThreadPoolExecutor(16)
@@ -93,7 +93,7 @@ class Asynchronous:
         self._runner = asyncio.Runner()
         self._client = redis.asyncio.Redis(unix_socket_path=path)
         self._one = bloomredis.asyncio.BloomFilter(self._client, f"{tag} asyncio", **SIZE)
-        self._runner.run(self._one.reserve())
+        self._runner.run(self._one.create())
         self._once = self._one.once(None, renew=False)(_nothing)
 
     def by_tasks(self, count: int, verb: str) -> Run:

@@ -92,7 +92,7 @@ class OtherKind(OwnFilter):
             error_rate=error_rate,
             **(layout | self.own | options),
         )
-        self.filter.reserve()
+        self.filter.create()
 
 
 class Scaling(OtherKind):

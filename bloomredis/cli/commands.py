@@ -44,7 +44,7 @@ COMMANDS: Final = {
     "export": Command(_LOOK, "export", "export seen-urls"),
     "expire": Command(_WHOLE, "manage", "expire seen-urls 7d"),
     "clear": Command(_WHOLE, "manage", "clear seen-urls"),
-    "reserve": Command(_WHOLE, "manage", "reserve seen-urls"),
+    "acknowledge": Command(_WHOLE, "manage", "acknowledge seen-urls"),
     "save": Command(_WHOLE, "portable", "save seen-urls urls.bloom"),
     "restore": Command(_WHOLE, "portable", "restore urls-before urls.bloom"),
     "copy": Command(_WHOLE, "portable", "copy seen-urls urls-copy"),

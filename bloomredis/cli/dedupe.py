@@ -178,7 +178,7 @@ def _stored(client: Any, name: str | None, kind: Kind | None, parameters: dict[s
     called = f"bloomredis:dedupe:{os.urandom(8).hex()}" if name is None else name
     made = filters.make(client, called, wanted, meant, **more)
     try:
-        made.reserve()
+        made.create()
         yield made
     finally:
         if name is None:

@@ -31,7 +31,7 @@ def export(
         float, option(at_least(0), "SECONDS", "Time for which an answer is repeated (default: 30).")
     ] = 30.0,
 ) -> None:
-    """Print the fill of filters in the format of Prometheus, or serve it.
+    """Print the fill of filters for Prometheus, or serve it.
 
     It needs prometheus_client: pip install 'bloomredis[cli,prometheus]'.
     """

@@ -129,7 +129,7 @@ def _open_with(client: Any, name: str, kind: str, encode: Unknown | None) -> Any
             return class_(client, name, encode=encode)
     try:
         found = class_(client, name, encode=encode)
-        found.reserve()
+        found.create()
     except FilterMismatchError as error:
         with other_layout(error) as layout:
             found = class_(client, name, layout=layout, encode=encode)

@@ -113,7 +113,7 @@ def _filter(client: Any, name: str, wanted: Wanted, count: int | None) -> Any:
         raise ValueError("a new filter needs --capacity")
     whole = wanted.completed(2 * (count or 1), ERROR_RATE)
     made = filters.make(client, name, whole, wanted.checked() or Kind.FIXED)
-    made.reserve()
+    made.create()
     return made
 
 

@@ -53,7 +53,7 @@ def remove(
     keep_cr: KeepCr = False,
     as_json: Json = False,
 ) -> None:
-    """Remove items from a counting filter; print how many were removed.
+    """Remove items from a counting filter; print how many it had.
 
     Remove only items that were added: removing a false positive removes other items with it.
 

@@ -1,4 +1,4 @@
-"""`bloomredis create`, `clear`, `reserve`, `expire` and `delete`, which act on a whole filter."""
+"""`bloomredis create`, `clear`, `acknowledge`, `expire` and `delete`, which act on a whole filter."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def create(  # long: the signature declares every option
     ttl: Ttl = None,
     as_json: Json = False,
 ) -> None:
-    """Create a filter, or check that the stored one matches the options.
+    """Create a filter, or compare the stored one with the options.
 
     A new filter needs --capacity and --error-rate. If the filter exists, only the options that are given are
     compared.
@@ -77,7 +77,7 @@ def create(  # long: the signature declares every option
     if missing:
         raise ValueError(f"a new filter needs {' and '.join(missing)}")
     made = filters.make(client, name, wanted, meant or Kind.FIXED, **filters.given(ttl=ttl))
-    made.reserve()
+    made.create()
     brief(made, as_json=as_json)
 
 
@@ -95,7 +95,7 @@ def clear(
     brief(found, as_json=as_json)
 
 
-def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
+def acknowledge(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = False) -> None:
     """Let programs that have lost a filter, or a part of it, go on.
 
     They go on with what is stored. Each object in them gets FilterLostError once, if it has not yet. What was
@@ -105,17 +105,16 @@ def reserve(name: Name, *, url: Url, cluster: Cluster = None, as_json: Json = Fa
     try:
         found = filters.opened(connect(url, cluster=cluster), name)
     except FilterNotFoundError as error:
-        error.command += f"; then run bloomredis reserve {name} again"
+        error.command += f"; then run bloomredis acknowledge {name} again"
         raise
+    missing = ""
     try:
-        found.reserve()
+        found.create()
     except FilterLostError as lost:
-        try:
-            found.reserve()  # after reporting the loss once, the object continues
-        except FilterLostError:
-            raise lost from None
-        stderr.warn(f"{lost.problem}: the items of that part are new again")
-    found._run(found._operations.reserve(marks=True))  # noqa: SLF001 - only an operator does it for others
+        missing = lost.problem
+    found.acknowledge()
+    if missing:
+        stderr.warn(f"{missing}: the items of that part are new again")
     _say_what_stays(found)
     brief(found, as_json=as_json)
 

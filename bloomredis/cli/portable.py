@@ -70,7 +70,7 @@ def copy(
     to_url: OtherUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a filter to a name that is free, here or on another server."""
+    """Copy a filter to a free name, here or on another server."""
     with Stop().waiting(), progress.shown("copying") as show:
         client = connect(url, cluster=cluster, retries=4)
         target = client if to_url is None else connect(to_url, retries=4)

@@ -85,10 +85,11 @@ def guard(
 def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
     """Add all items of a database to a filter, which guards from then on; return the number of items read.
 
-    Other processes may add items meanwhile.  After an error, call it again with all items.
+    Other processes may add items meanwhile.  After an error, call it again with all items; after a
+    `FilterLostError` call `seen.acknowledge()` or `seen.clear()` first.
     """
     require_sync(seen, "load()")
-    _open(seen)
+    seen.create()
     whole = _reopened(seen)  # which raises if the filter is lost meanwhile, whoever goes on with it
     read: int = whole.update(items)
     whole.add(_present(whole, marker))
@@ -98,16 +99,11 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
 async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     """Add all items of a database to a filter of `bloomredis.asyncio`: see `load`."""
     require_async(seen, "load_asyncio()")
-    await _open(seen)
+    await seen.create()
     whole = _reopened(seen)  # as in load()
     read: int = await whole.update(items)
     await whole.add(_present(whole, marker))
     return read
-
-
-def _open(seen: Any) -> Any:
-    """Create or open the filter; a loss is not acknowledged for objects that may need what the filter had."""
-    return seen._run(seen._operations.reserve(marks=False)) if _is_filter(seen) else seen.reserve()  # noqa: SLF001 - no public call
 
 
 def _reopened(seen: Any) -> Any:

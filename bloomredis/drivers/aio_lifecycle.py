@@ -94,7 +94,7 @@ class Portable(AsyncDriven, Generic[I]):
                 progress=progress,
             )
             await made._run(steps)
-        await made._run(transfer.opened(own, marks=True))
+        await made._run(transfer.opened(own.acknowledge()))
         return made
 
     @observed
@@ -112,7 +112,7 @@ class Portable(AsyncDriven, Generic[I]):
         source = await self._run(reading.read_parts(stored))
         pieces = self._pieces(source, *source.saved.parts)
         await made._run(transfer.copy(name, source.saved, pieces, progress))
-        await made._run(transfer.opened(made._operations))
+        await made._run(transfer.opened(made._operations.create()))
         return made
 
     @observed
@@ -187,7 +187,7 @@ class Adopting(AsyncDriven, Generic[I]):
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         await made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
-        await made._run(transfer.opened(made._operations))
+        await made._run(transfer.opened(made._operations.create()))
         return made
 
 

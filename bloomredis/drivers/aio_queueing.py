@@ -23,7 +23,7 @@ class Queueing(AsyncDriven, Generic[I]):
 
         In a MULTI the add takes part in the transaction.  A filter that is not open yet is opened first, over
         its own client.  If the filter was lost since, `pipe.execute()` fails with BLOOMMISSING or
-        BLOOMCHANGED; after `reserve()` this object goes on with the filter stored then.
+        BLOOMCHANGED; after `acknowledge()` this object goes on with the filter stored then.
 
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         """

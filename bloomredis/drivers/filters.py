@@ -38,11 +38,11 @@ class Filter(Claimer[I], Portable[I], Deduping):
             the filter was created with.
         :raises FilterNotFoundError: no filter has this name.
         :raises FilterMismatchError: the filter is of another class, or was created with another `encode`.
-        :raises FilterLostError: a shard of a sharded filter is missing.  To go on without it, use the
-            constructor and call `reserve()`.
+        :raises FilterLostError: a shard or a layer of the filter is missing.  To go on without a shard, use
+            the constructor and call `acknowledge()`.
         """
         opened = cls._from_server(client, name, **options)
-        opened.reserve()
+        opened.create()
         return opened
 
     @observed
@@ -150,19 +150,34 @@ class Filter(Claimer[I], Portable[I], Deduping):
         return self._run(self._operations.update(batches(items, loading.LOAD_ITEMS), progress))
 
     @observed
-    def reserve(self) -> None:
-        """Create the filter now, or check the stored one.
+    def create(self) -> None:
+        """Create the filter now, or check the stored one with each of its parts.
 
-        On an object that has raised `FilterLostError` this call accepts the loss, for all objects in all
-        processes: it opens the filter that is stored now, or creates a new one, and each of the others goes
-        on with it once it has raised `FilterLostError` too.
+        It is right at the start of a program, since it never acknowledges a loss.
 
-        :raises FilterLostError: no other call of this object has raised the loss yet; or a layer of the
-            filter is lost, and only `clear()` helps.
+        :raises FilterLostError: the filter that this object knew is lost, or a part of it is missing.
         :raises FilterMismatchError: the key holds something else, which is left unchanged.
         :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
         """
-        self._run(self._operations.reserve())
+        self._run(self._operations.create())
+
+    @observed
+    def acknowledge(self) -> bool:
+        """Begin the filter anew after a loss, for all objects in all processes; True if there was a loss.
+
+        The stored filter is the one that they go on with; each of them raises `FilterLostError` once if it
+        has not yet.  A missing shard is made again, empty, and the others are kept.  If nothing is stored,
+        the filter is made again if this object knew it.  Otherwise nothing is made, and the answer is False.
+        The answer is True if this object knew another filter than the one that is stored now.
+
+        Do not call it at the start of a program: it would accept a loss that nobody has looked at.
+
+        :raises FilterLostError: a layer of the filter is missing, and only `clear()` helps.
+        :raises FilterMismatchError: the key holds something else, which is left unchanged.
+        :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
+        :raises OutcomeUnknownError: no reply came; make the call again.
+        """
+        return self._run(self._operations.acknowledge())
 
     @observed
     def info(self) -> FilterInfo:

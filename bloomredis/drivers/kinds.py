@@ -112,7 +112,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         except FilterMismatchError as error:
             with other_layout(error) as layout:
                 found = cls(client, name, layout=layout, **options)
-                found.reserve()
+                found.create()
                 return found
 
     @observed
@@ -228,8 +228,8 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
 
     Each item belongs to one shard, so of any number of concurrent `add(x)` exactly one gets True, as with
     `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on.  If a
-    shard is lost, calls raise `FilterLostError`, as after the loss of a whole filter.  Then call `reserve()`
-    to go on without the items of that shard, or `clear()`.
+    shard is lost, calls raise `FilterLostError`, as after the loss of a whole filter.  Then call
+    `acknowledge()` to go on without the items of that shard, or `clear()`.
 
     :param client: a client of redis-py or valkey-py: of a cluster, which spreads the shards over its nodes,
         or of one server.

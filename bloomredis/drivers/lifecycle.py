@@ -91,7 +91,7 @@ class Portable(Driven, Generic[I]):
                 progress=progress,
             )
             made._run(steps)
-        made._run(transfer.opened(own, marks=True))
+        made._run(transfer.opened(own.acknowledge()))
         return made
 
     @observed
@@ -109,7 +109,7 @@ class Portable(Driven, Generic[I]):
         source = self._run(reading.read_parts(stored))
         pieces = self._pieces(source, *source.saved.parts)
         made._run(transfer.copy(name, source.saved, pieces, progress))
-        made._run(transfer.opened(made._operations))
+        made._run(transfer.opened(made._operations.create()))
         return made
 
     @observed
@@ -181,7 +181,7 @@ class Adopting(Driven, Generic[I]):
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
-        made._run(transfer.opened(made._operations))
+        made._run(transfer.opened(made._operations.create()))
         return made
 
 

@@ -142,7 +142,7 @@ def test_what_is_replicated() -> None:
     with replicated() as (primary, replica), primary.client() as client:
         attach(primary, replica)
         f = BloomFilter(client, "seen", capacity=1_000_000, error_rate=0.01, layout="blocked")
-        f.reserve()
+        f.create()
 
         def sent(items: range) -> int:
             before, _, after = offset(client), f.add_many(items), offset(client)

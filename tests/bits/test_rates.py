@@ -30,7 +30,7 @@ def measured(
     with server.client() as client:
         for number in range(filters):
             f = BloomFilter(client, f"rate-{number}", capacity=capacity, error_rate=error_rate, layout=layout)
-            f.reserve()
+            f.create()
             for start in range(0, capacity, 10_000):
                 f.add_many(f"{number}-in-{i}" for i in range(start, min(capacity, start + 10_000)))
             for start in range(0, probes // filters, 10_000):

@@ -90,7 +90,7 @@ def test_list_asks_every_node(url: str) -> None:
     """Filters on every node are listed once; shards are not listed."""
     with redis.RedisCluster.from_url(url) as client:
         for name in NAMES:
-            bloomredis.BloomFilter(client, f"listed-{name}", capacity=10, error_rate=0.1).reserve()
+            bloomredis.BloomFilter(client, f"listed-{name}", capacity=10, error_rate=0.1).create()
         bloomredis.ShardedBloomFilter(client, "listed", capacity=1000, error_rate=0.01).add_many(range(100))
     lines = printed("list", "--url", url, "--match", "*listed*", "--json").splitlines()
     assert [json.loads(line)["name"] for line in lines] == ["listed", *(f"listed-{name}" for name in NAMES)]

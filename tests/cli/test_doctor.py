@@ -251,9 +251,9 @@ def test_the_size_is_what_the_server_takes(server: Server) -> None:
     head = planning.new_header(10_000_000, 0.01, None)
     with server.client() as client:
         # From 7.0 on, the first run of a command allocates memory for its statistics.
-        BloomFilter(client, "first", capacity=10, error_rate=0.01).reserve()
+        BloomFilter(client, "first", capacity=10, error_rate=0.01).create()
         before = client.info("memory")
-        BloomFilter(client, "seen", capacity=10_000_000, error_rate=0.01).reserve()
+        BloomFilter(client, "seen", capacity=10_000_000, error_rate=0.01).create()
         grown = client.info("memory")["used_memory"] - before["used_memory"]
     assert abs(grown - keeping.allocated(head.size_bytes, before["mem_allocator"])) < 65536
 

@@ -49,7 +49,7 @@ def test_sets_are_imported(client: redis.Redis) -> None:
     fill(client)
     for key, members in {"spider:dupefilter": MEMBERS, "sorted": MEMBERS, "small": ["1", "2", "3"]}.items():
         f = BloomFilter(client, "seen", capacity=60_000, error_rate=1e-6)
-        f.reserve()
+        f.create()
         found = reading(client, f, key)
         assert _load_set(f, found, restart=False) == len(members) == found.count
         assert all(f.contains_many(members))
@@ -94,7 +94,7 @@ def test_a_note_is_of_no_use_to_another_filter(any_client: redis.Redis, change: 
     f = interrupted(any_client)
     any_client.unlink("seen") if change == "unlink" else getattr(f, change)()
     f = BloomFilter(any_client, "seen", **SIZE)
-    f.reserve()
+    f.create()
     assert _load_set(f, reading(any_client, f), restart=False) == 30_000
     assert all(f.contains_many(MEMBERS))
 
@@ -127,7 +127,7 @@ def test_imports_that_never_continue(any_server: Server, any_client: redis.Redis
     any_client.acl_setuser("blind", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
     blind = any_server.client(username="blind", password="")
     seen = BloomFilter(any_client, "seen", **SIZE)
-    seen.reserve()
+    seen.create()
     for source, found in ((any_client, bitmap), (blind, seen)):
         members = Members(source, "spider:dupefilter")
         members.go_on(any_client, found.name, found.info().generation)
@@ -159,7 +159,7 @@ def test_a_set_that_was_not_there_to_the_end(key: str, change: str) -> None:
         client.sadd("others", *range(20_000))
         client.zadd("others-sorted", dict.fromkeys(range(20_000), 1))
         f = BloomFilter(client, "seen", **SIZE)
-        f.reserve()
+        f.create()
         members = Disturbed(client, key)
         members.go_on(client, "seen", f.info().generation)
 
@@ -191,7 +191,7 @@ def reading(client: redis.Redis, f: BloomFilter[Any], key: str = "spider:dupefil
 def interrupted(client: redis.Redis) -> BloomFilter[Any]:
     """Return a filter with part of the set and a note of progress, as a killed import leaves them."""
     f: BloomFilter[Any] = BloomFilter(client, "seen", **SIZE)
-    f.reserve()
+    f.create()
     members = reading(client, f)
     items = members.items()
     for done in range(1000, 16_001, 1000):
@@ -236,7 +236,7 @@ def test_a_set_of_a_million_is_imported(any_client: redis.Redis) -> None:
     members, seconds = million(any_client), {}
     for way in ("load", "import"):
         f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=1e-6)
-        f.reserve()
+        f.create()
         begin = time.perf_counter()
         if way == "load":
             f.update(members)
@@ -325,7 +325,7 @@ def test_a_filter_of_redisbloom_is_imported(any_server: Server, any_client: Any)
 def test_lines_that_were_read_before_a_signal(any_server: Server) -> None:
     """Lines read before a signal are loaded and reported; then the status is 128 + the signal's number."""
     f = BloomFilter(any_server.client(), "seen", **SIZE)
-    f.reserve()
+    f.create()
     with started("import", "seen", "--url", any_server.url, "--from-file", "-") as process:
         assert process.stdin is not None
         process.stdin.write(b"".join(b"%d\n" % number for number in range(2000)))

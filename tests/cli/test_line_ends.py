@@ -24,7 +24,7 @@ READERS = ("dedupe", "add", "import", "check", "remove")
 def seen(any_server: Server) -> CountingBloomFilter[bytes]:
     """A filter with the items with and without their CR."""
     made = CountingBloomFilter[bytes](any_server.client(), "seen", capacity=1000, error_rate=1e-9)
-    made.reserve()
+    made.create()
     return made
 
 

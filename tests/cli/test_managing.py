@@ -1,4 +1,4 @@
-"""`bloomredis create`, `list`, `remove`, `expire`, `clear` and `reserve` on real servers."""
+"""`bloomredis create`, `list`, `remove`, `expire`, `clear` and `acknowledge` on real servers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_list(any_server: Server) -> None:
         client.set("string", "x" * 100)
         client.sadd("set", "x")
         for name in TAGGED:
-            bloomredis.BloomFilter(client, name, capacity=10, error_rate=0.1).reserve()
+            bloomredis.BloomFilter(client, name, capacity=10, error_rate=0.1).create()
     found = rows(any_server)
     assert {name: row["kind"] for name, row in found.items()} == {
         **{kind.value: kind.value for kind in CLASSES},
@@ -150,7 +150,7 @@ def test_a_rotating_filter_expires_by_itself(any_server: Server) -> None:
 
 
 @for_each(("kind", "part"), [(Kind.SHARDED, "{seen:*"), (Kind.SCALING, "{seen}:layer:*")])
-@for_each("way_out", ["reserve", "clear"])
+@for_each("way_out", ["acknowledge", "clear"])
 def test_a_loss_has_a_way_out(any_server: Server, kind: Kind, part: str, way_out: str) -> None:
     """The message about a loss names existing commands; after them the filter works again."""
     url = ("--url", any_server.url)
@@ -165,12 +165,12 @@ def test_a_loss_has_a_way_out(any_server: Server, kind: Kind, part: str, way_out
         left = json.loads(printed("info", "seen", *url, "--json"))["count"]
         assert left == 0 if way_out == "clear" else 50 < left < 100
     else:
-        assert (kind, way_out) == (Kind.SCALING, "reserve")  # no layer is left
+        assert (kind, way_out) == (Kind.SCALING, "acknowledge")  # no layer is left
         assert run_command(way_out, "seen", *url).returncode == 3
     printed("delete", "seen", *url)
 
 
-@for_each("way_out", ["reserve", "clear"])
+@for_each("way_out", ["acknowledge", "clear"])
 def test_workers_go_on(any_server: Server, way_out: str) -> None:
     """An object that used the filter raises once afterwards."""
     items = [f"{i}" for i in range(100)]
@@ -181,7 +181,7 @@ def test_workers_go_on(any_server: Server, way_out: str) -> None:
         done = run_command(way_out, "seen", "--url", any_server.url)
         assert done.returncode == 0
         told = b"; what was added before is forgotten: the items of that part are new again\n"
-        assert done.stderr.endswith(told) is (way_out == "reserve")
+        assert done.stderr.endswith(told) is (way_out == "acknowledge")
         with pytest.raises(bloomredis.FilterLostError):
             running_worker.contains_many(items)
         assert any(running_worker.add_many(items))

@@ -54,6 +54,6 @@ def test_a_command_marks_no_filter_of_another_program(any_client: redis.Redis) -
 def test_the_plan_is_what_the_module_makes(any_client: redis.Redis, error_rate: float) -> None:
     """The planned bits and hashes are those of the module's first bitmap."""
     f = BloomFilter(needs_module(any_client), "seen", capacity=5000, error_rate=error_rate, layout="module")
-    f.reserve()
+    f.create()
     about, planned = f.info(), plan(5000, error_rate, layout="module")
     assert (planned.num_hashes, planned.num_bits) == (about.num_hashes, about.num_bits)

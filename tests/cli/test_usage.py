@@ -92,7 +92,7 @@ def test_other_parameters_than_the_stored(any_server: Server) -> None:
     """Another capacity for a shared filter is bad usage, in one line that gives both."""
     with any_server.client() as client:
         stored = BloomFilter(client, "other", capacity=77, error_rate=0.01)
-        stored.reserve()
+        stored.create()
         done = run_command("dedupe", "--url", any_server.url, "--name", stored.name, "--capacity", 88)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert re.search(rb"77.*88", done.stderr)

@@ -49,4 +49,4 @@ def test_the_first_use_of_a_key_is_one_call(any_client: redis.Redis) -> None:
     with pytest.raises(FilterMismatchError):
         filter_of(client, "third").add("a")
     with pytest.raises(FilterMismatchError):
-        filter_of(client, "third").reserve()
+        filter_of(client, "third").create()

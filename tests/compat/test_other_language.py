@@ -73,7 +73,7 @@ def test_sharded_filters(server: Server, layout: str) -> None:
     code, options = LAYOUTS[layout]
     with server.client() as client:
         f = ShardedBloomFilter(client, "seen", capacity=12_000, shards=20, **options)
-        f.reserve()
+        f.create()
         stored: Any = client.get("seen")
         record = shard_record.parse(stored)
         present = sorted(ITEMS, key=lambda item: record.number(as_bytes(item)))[:5_000]

@@ -32,7 +32,7 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
     "clear": lambda _, f: f.clear(),
     "expire": lambda _, f: f.expire(100),
     "info": lambda _, f: f.info(),
-    "reserve": lambda _, f: f.reserve(),
+    "create": lambda _, f: f.create(),
 }
 CALL = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 NEEDING = ("snapshot", "info")

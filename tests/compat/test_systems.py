@@ -111,7 +111,7 @@ def test_expire_before_the_first_item(bloom: Any, client: redis.Redis) -> None:
 def test_info_and_the_rest(bloom: Any, client: redis.Redis, layout: Any) -> None:
     """`info` has everything that is known without a header; expire, clear and delete act on all keys."""
     f = bloom(client, "seen", layout=layout)
-    f.reserve()
+    f.create()
     assert (f.info().count, f.info().created_at, f.info().generation) == (0, None, "")
     f.add_many([f"item-{i}" for i in range(300)])
     info = f.info()

@@ -167,7 +167,7 @@ class Shop:
     def create(self) -> None:
         """Create the filter, for a program that only opens it."""
         with self._seen.client() as client:
-            BloomFilter(client, "shipped", capacity=1_000_000, error_rate=1e-6).reserve()
+            BloomFilter(client, "shipped", capacity=1_000_000, error_rate=1e-6).create()
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (self.recipe.python, str(self._folder), str(ROOT))))

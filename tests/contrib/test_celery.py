@@ -48,7 +48,7 @@ def tasks(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("BLOOMREDIS_TEST_SOCKET", any_server.socket)
     from tests.contrib import tasks
 
-    tasks.seen.reserve()
+    tasks.seen.create()
     return tasks
 
 

@@ -60,7 +60,7 @@ def celery(composition: Any, server: Server, monkeypatch: pytest.MonkeyPatch, _:
         else:
             chain(*members, tasks.followed.si())()
 
-    tasks.seen.reserve()
+    tasks.seen.create()
     with worker("compositions"):
         yield Scene(
             tasks.seen,

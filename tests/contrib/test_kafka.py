@@ -360,7 +360,7 @@ def test_a_lost_filter_stops_the_consumer(reader: tuple[Brokers, Any], any_clien
             filled(batches, [], 20)
     with pytest.raises(bloomredis.FilterLostError):
         other.add("after")
-    other.reserve()
+    other.acknowledge()
     filled(batches, [], 20)
     assert brokers.committed("orders", "one") == {0: 20}
 

@@ -671,7 +671,7 @@ def test_a_queue_outside_the_spider_gets_a_request_without_an_answer(any_server:
         crawl = crawler("DupeFilter", any_server, **more)
         crawl.engine = SimpleNamespace(close_spider_async=closed)
         made = DupeFilter.from_crawler(crawl)
-        made.seen.reserve()
+        made.seen.create()
         proxy.always("add", refused("OOM command not allowed when used memory > 'maxmemory'."))
 
         async def seen() -> bool:

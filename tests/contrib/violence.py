@@ -79,7 +79,7 @@ def lose(server: Server, name: str, item: str | WorkItem) -> None:
 
 def acknowledge(server: Server, name: str, *size: str) -> None:
     """Create a lost filter again, and let all programs go on with it, as an operator does."""
-    for command in (["create", name, *size], ["reserve", name]):
+    for command in (["create", name, *size], ["acknowledge", name]):
         subprocess.run(
             [sys.executable, "-m", "bloomredis", *command, "--url", server.url],
             check=True,

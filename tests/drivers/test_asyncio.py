@@ -64,7 +64,7 @@ def test_concurrent_calls_share_round_trips(any_server: Server) -> None:
     """1,000 concurrent adds get correct answers with a handful of script calls."""
 
     async def use(client: Any, f: BloomFilter) -> int:
-        await f.reserve()
+        await f.create()
         await client.config_resetstat()
         told = await asyncio.gather(*(f.add(f"{i % 500}") for i in range(1000)))
         assert told == [True] * 500 + [False] * 500
@@ -130,7 +130,7 @@ def test_a_lost_filter_is_told_to_every_caller(any_server: Server) -> None:
     """Each caller gets its own error."""
 
     async def use(client: Any, f: BloomFilter) -> None:
-        await f.reserve()
+        await f.create()
         await client.delete("seen")
         told = await asyncio.gather(*(f.add(f"{i}") for i in range(50)), return_exceptions=True)
         assert {type(error) for error in told} == {FilterLostError}
@@ -164,7 +164,7 @@ def test_a_queue_of_cancelled_callers_is_no_obstacle(any_server: Server) -> None
     """Callers queued behind a whole batch of cancelled calls get their answers."""
 
     async def use(_: Any, f: BloomFilter) -> None:
-        await f.reserve()
+        await f.create()
         gone = [asyncio.ensure_future(f.add(f"gone-{i}")) for i in range(2000)]
         stays = [asyncio.ensure_future(f.add(f"stays-{i}")) for i in range(20)]
         await asyncio.sleep(0)
@@ -199,7 +199,7 @@ def test_waiting_calls_are_small(any_server: Server, tasks: int) -> None:
     """Tasks that wait in add() take less than 1.5 KB each, and all get their answers."""
 
     async def use(_: Any, f: BloomFilter) -> None:
-        await f.reserve()
+        await f.create()
         items = [f"{i}" for i in range(tasks)]
         tracemalloc.start()
         waiting = [asyncio.ensure_future(f.add(item)) for item in items]
@@ -220,7 +220,7 @@ def test_a_dead_server_fails_every_caller(servers: Callable[[str], Server], any_
             unix_socket_path=server.socket, socket_timeout=1, retry=redis.asyncio.retry.Retry(_NO_BACKOFF, 0)
         ) as client:
             f = BloomFilter(client, "seen", capacity=1000, error_rate=0.01)
-            await f.reserve()
+            await f.create()
             server.stop()
             calls = (f.add(f"{i}") for i in range(500))
             told = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)

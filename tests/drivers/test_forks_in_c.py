@@ -143,7 +143,7 @@ class TestClones:
     def filter_of(self, client: redis.Redis, kind: Any = BloomFilter, *, is_warm: bool) -> Any:
         """Return a filter, used before if it is warm."""
         f = kind(client, "seen", **SHAPE)
-        f.reserve()
+        f.create()
         if is_warm:
             f.add("warm")
         return f
@@ -227,7 +227,7 @@ class TestClones:
         f = self.filter_of(any_client, is_warm=is_warm)
 
         def delete() -> tuple[bool, int]:
-            f.reserve()
+            f.create()
             return f.delete(), any_client.exists("seen")
 
         assert clones(any_client, delete, delete) == [(True, 0), (True, 0)]

@@ -23,7 +23,7 @@ def make(client: Any, **options: Any) -> BloomFilter:
 def test_a_pipeline_after_script_flush(client: redis.Redis, transaction: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """500 queued adds get 500 correct answers on a server without scripts, every time."""
     f = make(client)
-    f.reserve()
+    f.create()
     pipe = client.pipeline(transaction=transaction)
     for round_ in range(2):
         client.script_flush()
@@ -39,7 +39,7 @@ def test_a_pipeline_after_script_flush(client: redis.Redis, transaction: bool) -
 def test_pipelines_share_sessions(any_client: redis.Redis) -> None:
     """The number of receipts is bounded by the longest pipeline, not by the number of calls."""
     f = make(any_client)
-    f.reserve()
+    f.create()
     for round_ in range(5):
         pipe = any_client.pipeline()
         for i in range(10):

@@ -62,7 +62,7 @@ def test_blocks_of_both_sizes_are_read(any_client: redis.Redis) -> None:
     sizes, numbers = set(), set()
     for rate in RATES:
         f = BloomFilter(any_client, f"rate {rate}", capacity=1000, error_rate=rate)
-        f.reserve()
+        f.create()
         layout: Any = planning.plan_layout("blocked", 1000, rate)
         sizes.add(layout.block_bits)
         numbers.add(layout.blocks_per_item)

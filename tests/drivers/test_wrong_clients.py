@@ -122,7 +122,7 @@ def test_names_that_people_see(any_client: redis.Redis) -> None:
     assert [name for name in dir(seen) if name.startswith("_") and not name.startswith("__")] == []
     assert "add" in dir(seen)
     assert "window=60.0, slices=4" in repr(seen)
-    seen.reserve()
+    seen.create()
     about = seen.info()
     assert (about.window, about.slices, about.shards) == (60.0, 4, None)
 

@@ -23,7 +23,7 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 def test_items(bloom: Any, kind: str) -> None:
     """Items are added and asked about, one by one, in batches, as a column and as a stream."""
     f = bloom(connect("memory://"), "seen", kind=kind, **SIZE, **KINDS[kind])
-    f.reserve()
+    f.create()
     assert [f.add("a"), f.add("a"), f.contains("a"), "b" in f] == [True, False, True, False]
     assert f.add_many(["a", "b", "b"]) == [False, True, False]
     assert f.contains_many(["b", "c"]) == [True, False]

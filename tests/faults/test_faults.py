@@ -69,7 +69,7 @@ def seats(at: dict[str, Any], **options: Any) -> dict[str, Seat]:
         "batches": BloomFilter(redis.Redis(**at, retry=never), "seen", **options),
     }
     for each in made.values():
-        patiently(each.reserve)
+        patiently(each.create)
     made["tasks"] = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(**at), "seen", **options)
     return {name: Seat(name, each, uses_tokens=name != "tokenless") for name, each in made.items()}
 
@@ -218,7 +218,7 @@ def test_equal_items_of_a_lost_batch_have_one_winner(any_server: Server) -> None
         with losing(any_server.socket, share=0) as proxy:
             async with redis.asyncio.Redis(port=proxy.port, retry=never) as client:
                 f = bloomredis.asyncio.BloomFilter(client, "seen", **SMALL)
-                await f.reserve()
+                await f.create()
                 proxy.share = 1
                 adds = (f.add(item) for item in ("goes alone", "twice", "twice"))
                 _, *errors = await asyncio.gather(*adds, return_exceptions=True)
@@ -234,7 +234,7 @@ def test_an_answer_is_owed_to_one_caller(any_server: Server) -> None:
     with losing(any_server.socket, share=0) as proxy:
         client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0))
         f = BloomFilter(client, "seen", **SMALL)
-        f.reserve()
+        f.create()
         proxy.share = 1
         with pytest.raises(OutcomeUnknownError) as caught:
             f.add("a")
@@ -247,7 +247,7 @@ def test_already_there_waits_for_replicas_too() -> None:
     with ExitStack() as stack:
         pair = Pair(BINARIES["valkey-9"], stack)
         f = BloomFilter(pair.primary.client(), "seen", min_replicas=1, replica_timeout=0.1, **SMALL)
-        patiently(f.reserve)
+        patiently(f.create)
         assert pair.replica.process
         pair.replica.process.send_signal(signal.SIGSTOP)
         assert BloomFilter(pair.primary.client(), "seen", **SMALL).add("a")
@@ -272,7 +272,7 @@ def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
 
 def opened(f: BloomFilter) -> Any:
     """Return the identity that an opened object has."""
-    f.reserve()
+    f.create()
     return operations(f).stored.handle
 
 

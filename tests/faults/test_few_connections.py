@@ -207,7 +207,7 @@ def in_threads(storm: Storm) -> None:
     """Let threads share a client."""
     with redis.RedisCluster(**storm.nodes.at, **FEW) as client:
         f = getattr(bloomredis, storm.kind)(client, "seen", **SIZE)
-        f.reserve()
+        f.create()
         _taken_after_a_loss(client.get_redis_connection(client.get_node_from_key("seen")).connection_pool)
 
         def work(own: int) -> None:
@@ -246,7 +246,7 @@ def in_tasks(storm: Storm) -> None:
     async def main() -> None:
         async with redis.asyncio.RedisCluster(**storm.nodes.at, **FEW) as client:
             f = getattr(bloomredis.asyncio, storm.kind)(client, "seen", **SIZE)
-            await f.reserve()
+            await f.create()
             freezing = started(storm.freeze)
             await asyncio.gather(*(work(copy(f), own) for own in range(WORKERS)))
             freezing.result(SECONDS)

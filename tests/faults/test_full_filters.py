@@ -103,7 +103,7 @@ def test_tasks_of_a_full_filter_lose_no_answer(any_server: Server, layout: Any) 
     for seed in range(4):
         client.flushall()
         f = BloomFilter(client, "f", layout=layout, **OPTIONS)
-        f.reserve()
+        f.create()
         with proxied(any_server.socket, losing(random.Random(seed))) as proxy:
             told = race_threads(partial(_program, proxy, layout, seed), 3)
         there = f.contains_many(ITEMS)

@@ -70,7 +70,7 @@ def test_a_filter_that_vanishes_when_it_is_made(
     assert f.add("later")
 
 
-@for_each("verb", ["reserve", "add", "clear"])
+@for_each("verb", ["create", "add", "clear"])
 def test_shards_that_vanish_while_the_filter_is_made(
     any_proxy: Proxy, any_client: redis.Redis, bloom: Any, verb: str
 ) -> None:

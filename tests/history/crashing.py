@@ -17,7 +17,7 @@ from tests.support.holes import open_holes
 
 Work = Literal["clear", "add"]
 
-GROWTH: Final = ("add", "add_layer", "reserve", "settle_record")
+GROWTH: Final = ("add", "add_layer", "acknowledge", "settle_record")
 ITEMS: Final = 60
 _SPAN: Final = struct.Struct("dd")
 

@@ -39,11 +39,13 @@ Crashes = Callable[[Crash], Sequence[tuple[float, float]]]
 
 
 def acknowledged(f: Any) -> Call:
-    """Acknowledge the loss of a filter as `bloomredis reserve` does; return the record of the call."""
+    """Acknowledge the loss of a filter as `bloomredis acknowledge` does; return the record of the call."""
     start = time.monotonic()
-    f._run(f._operations.reserve(marks=True))
+    with suppress(FilterLostError):  # a shard is missing
+        f.create()
+    f.acknowledge()
     end = time.monotonic()
-    return Call(f"{OPERATOR} {start}", OPERATOR, "reserve", "", start, end=end, state="answered")
+    return Call(f"{OPERATOR} {start}", OPERATOR, "acknowledge", "", start, end=end, state="answered")
 
 
 class Disturber:
@@ -196,7 +198,7 @@ class Disturber:
     def _opened(self) -> None:
         """Open a sharded filter, which replaces leftover shards of an earlier one."""
         if self._what.kind == "sharded":
-            self._filter().reserve()
+            self._filter().create()
 
     def crash_clear(self) -> None:
         """Kill a process during clear() or soon after it."""
@@ -223,7 +225,7 @@ class Disturber:
         with suppress(FilterLostError):
             self._idle.add(f"idle {next(self._numbers)}")
         if self._idle._operations.stored.handle is None:
-            self._idle.reserve()
+            self._idle.acknowledge()
         self._used = time.monotonic()
 
 

@@ -198,7 +198,7 @@ def finished(client: redis.Redis, what: Plan, calls: list[Call], losses: Sequenc
     """Read the filter's items from the server without faults, and delete the filter."""
     items = sorted({call.item for call in calls if call.item})
     f = made(client, what, on_lost="recreate")
-    f.reserve()  # which finds out that the record was lost
+    f.create()  # which finds out that the record was lost
     start = time.monotonic()
     present = dict(zip(items, f.contains_many(items), strict=True))
     end = time.monotonic()

@@ -31,7 +31,8 @@ VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "commit": lambda _, ask: ask.claim[1].commit(),  # type: ignore[index]  # a claim's ask has one
     "release": lambda _, ask: ask.claim[1].release(),  # type: ignore[index]
     "extend": lambda _, ask: ask.claim[1].extend(ask.lease),  # type: ignore[index]
-    "reserve": lambda f, _: f.reserve(),
+    "create": lambda f, _: f.create(),
+    "acknowledge": lambda f, _: f.acknowledge(),
     "clear": lambda f, _: f.clear(),
     "delete": lambda f, _: f.delete(),
 }

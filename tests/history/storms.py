@@ -185,7 +185,7 @@ class Storms:
         """Run one round; return its violations."""
         with self._nodes.client() as client:
             client.flushall(target_nodes="primaries")
-            made(client, self._plan(number, lasting)).reserve()
+            made(client, self._plan(number, lasting)).create()
         for node in self._nodes.primaries():
             self._nodes.wait_until_replicated(node)
         what = self._plan(number, lasting)

@@ -136,8 +136,8 @@ class Worker(ABC):
         """Continue with the current filter, or clear a damaged one, unless somebody else may have."""
         if self.dice.random() < TRUSTING:
             return
-        is_damaged = "reserve()" not in lost.error
-        verb = "clear" if is_damaged and self.dice.random() < 0.5 else "reserve"
+        is_damaged = "acknowledge()" not in lost.error
+        verb = "clear" if is_damaged and self.dice.random() < 0.5 else "acknowledge"
         while (yield Ask(verb)).calls[0].state == "unknown":
             pass
 

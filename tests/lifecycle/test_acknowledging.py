@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
 from copy import copy
 from typing import Any, Final, cast
 
@@ -19,7 +18,6 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
 )
-from bloomredis.contrib.cache_guard import load
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.protocol.steps import Op, Sleep
 from tests.lifecycle.test_reading import KINDS as READ
@@ -58,12 +56,12 @@ def raises(seen: Any) -> bool:
 
 
 @for_each("kind", KINDS)
-def test_one_reserve_is_enough_for_all(bloom: Any, client: redis.Redis, kind: str) -> None:
+def test_one_acknowledgement_is_enough_for_all(bloom: Any, client: redis.Redis, kind: str) -> None:
     """Each object raises once; one that has raised already goes on at once."""
     first, told, untold = users(bloom, client, kind)
     client.flushall()
     assert [raises(each) for each in (first, told, first, told)] == [True] * 4
-    first.reserve()
+    assert first.acknowledge() is True
     assert is_marked(client)
     assert [raises(each) for each in (first, told, untold, untold)] == [False, False, True, False]
     assert [each.add("before") for each in (told, first, untold)] == [True, False, False]
@@ -71,19 +69,92 @@ def test_one_reserve_is_enough_for_all(bloom: Any, client: redis.Redis, kind: st
 
 @for_each("kind", KINDS)
 def test_what_a_new_process_began_is_not_acknowledged(bloom: Any, client: redis.Redis, kind: str) -> None:
-    """Not by its first call, nor by `reserve()` at its start; but by an object that has raised."""
+    """Not by its first call, nor by `create()` at its start; but by an object that has raised."""
     first, second = users(bloom, client, kind, 2)
     client.flushall()
     new = bloom(client, "seen", **KINDS[kind])
-    new.reserve()
+    new.create()
     new.add("after")
     bloom.open(client, "seen", **({"kind": KINDS[kind]["kind"]} if "kind" in KINDS[kind] else {}))
     assert not is_marked(client)
     assert [raises(each) for each in (first, second) * 2] == [True] * 4
-    first.reserve()
+    first.acknowledge()
     assert is_marked(client)
     assert [raises(each) for each in (first, second, new)] == [False] * 3
     assert second.contains("after")
+
+
+@for_each("kind", KINDS)
+def test_create_never_acknowledges(bloom: Any, client: redis.Redis, kind: str) -> None:
+    """It raises the loss that its object knows of, however often, and whatever is stored by then."""
+    first, second = users(bloom, client, kind, 2)
+    client.flushall()
+    for _ in range(3):  # the first one meets the loss
+        with pytest.raises(FilterLostError, match=r"call acknowledge\(\)"):
+            first.create()
+    assert client.keys() == []
+    bloom(client, "seen", **KINDS[kind]).create()
+    for each in (first, first, second):
+        with pytest.raises(FilterLostError):
+            each.create()
+    assert not is_marked(client)
+    bloom(client, "seen", **KINDS[kind]).acknowledge()
+    first.create()  # which was told
+    second.create()
+    assert first.add("before")
+
+
+@for_each("kind", KINDS)
+def test_an_acknowledgement_tells_what_it_has_met(bloom: Any, client: redis.Redis, kind: str) -> None:
+    """True if its object knew another filter, told of the loss or not; it makes none that nobody knew."""
+    new = bloom(client, "seen", **KINDS[kind])
+    assert new.acknowledge() is False
+    assert client.keys() == []
+    assert new.contains("before") is False
+    first, second = users(bloom, client, kind, 2)
+    assert first.acknowledge() is False  # nothing was lost
+    assert is_marked(client)
+    client.flushall()
+    assert first.acknowledge() is True  # before any call has met the loss
+    assert is_marked(client)
+    assert [first.acknowledge(), first.add("after")] == [False, True]
+    assert bloom(client, "seen", **KINDS[kind]).acknowledge() is False
+    assert [raises(second), second.contains("after")] == [True, True]
+    assert first.delete()
+    assert [first.acknowledge(), client.exists("seen")] == [False, 0]  # deleted on purpose
+
+
+def test_an_acknowledgement_keeps_the_other_shards(bloom: Any, client: redis.Redis) -> None:
+    """A missing shard is made anew, also for an object that has not met the loss, or knew no filter."""
+    options: Any = {"kind": "ShardedBloomFilter", "capacity": 1000, "error_rate": 1e-6, "shards": 4}
+    items = [f"{i}" for i in range(100)]
+    for knows in (True, False):
+        seen = bloom(client, "seen", **options)
+        seen.add_many(items)
+        client.delete(next(key for key in client.keys("{seen:*") if client.strlen(key) > 64))
+        acknowledging = seen if knows else bloom(client, "seen", **options)
+        assert acknowledging.acknowledge() is knows
+        assert is_marked(client)
+        assert 50 < sum(acknowledging.contains_many(items)) < 100
+        seen.delete()
+
+
+@for_each("knows", [True, False])
+def test_no_acknowledgement_replaces_a_layer(bloom: Any, client: redis.Redis, knows: bool) -> None:  # noqa: FBT001 - the case
+    """Only clear() helps; the record stays as it is, whoever acknowledges."""
+    client.flushall()
+    options: Any = {"kind": "ScalingBloomFilter", "capacity": 10, "error_rate": 1e-6}
+    seen = bloom(client, "seen", **options)
+    seen.add_many(range(100))
+    client.delete("{seen}:layer:0")
+    record = client.get("seen")
+    acknowledging = seen if knows else bloom(client, "seen", **options)
+    for call in (acknowledging.acknowledge, acknowledging.create, bloom(client, "seen", **options).create):
+        with pytest.raises(FilterLostError, match=r"a layer of .* call clear\(\)"):
+            call()
+    assert client.get("seen") == record
+    acknowledging.clear()
+    assert acknowledging.create() is None
 
 
 @for_each("kind", KINDS)
@@ -107,22 +178,12 @@ def _recreate(client: redis.Redis) -> None:
     other.add("a")
 
 
-def _load(client: redis.Redis) -> None:
-    other = BloomFilter(client, "seen", **SIZES)
-    other.add("a")
-    client.unlink("seen")
-    with pytest.raises(FilterLostError):
-        other.add("a")
-    load(other, ["a"])
-
-
-@for_each("begin", [_recreate, _load])
-def test_who_goes_on_alone(client: redis.Redis, begin: Callable[[redis.Redis], None]) -> None:
+def test_who_goes_on_alone(client: redis.Redis) -> None:
     """The others still raise."""
     seen = BloomFilter(client, "seen", **SIZES)
     seen.add("before")
     client.unlink("seen")
-    begin(client)
+    _recreate(client)
     assert not is_marked(client)
     assert [raises(seen), raises(seen)] == [True, True]
 
@@ -159,31 +220,33 @@ def test_an_older_filter_is_not_gone_on_with(bloom: Any, client: redis.Redis, ki
         client.set(key, value or b"")
     assert is_marked(client)
     assert [raises(seen) for _ in range(3)] == [True] * 3
-    seen.reserve()
+    seen.acknowledge()
     assert not raises(seen)
 
 
 def test_a_late_mark_finds_another_filter(client: redis.Redis) -> None:
-    """Its identity is that of a filter which is lost by then."""
+    """Its identity is that of a filter which is lost by then: the other one is looked at, and marked."""
     seen: Any = BloomFilter(client, "seen", **SIZES)
     seen.add("before")
     client.unlink("seen")
     assert raises(seen)
-    stored, marked = seen._operations.stored, []
+    stored = seen._operations.stored
+    marked: list[bytes] = []
     find: Any = stored._find
 
     def lost_again(**options: Any) -> Any:
         found = yield from find(**options)
-        client.unlink("seen")
-        BloomFilter(client, "seen", **SIZES).reserve()
-        marked.append(found)
+        if not marked:
+            client.unlink("seen")
+            BloomFilter(client, "seen", **SIZES).create()
+        marked.append(found.generation)
         return found
 
     stored._find = lost_again
-    seen.reserve()
-    assert len(marked) == 1
-    assert not is_marked(client)
-    assert raises(seen)
+    assert seen.acknowledge() is True
+    assert len(set(marked)) == 2
+    assert is_marked(client)
+    assert not raises(seen)
 
 
 @for_each("kind", KINDS)
@@ -244,12 +307,12 @@ def test_an_operator_needs_no_parameters(bloom: Any, client: redis.Redis, kind: 
     client.flushall()
     assert raises(seen)
     with pytest.raises(FilterNotFoundError):
-        seen.reserve()
+        seen.acknowledge()
     with pytest.raises(FilterNotFoundError):
         bloom(client, "seen", **options).contains("before")
     users(bloom, client, kind, 1)
     assert raises(seen)
-    seen.reserve()
+    seen.acknowledge()
     assert seen.contains("before")
     assert is_marked(client)
 
@@ -346,7 +409,7 @@ def test_a_sharded_filter_that_lost_several_shards(any_client: redis.Redis) -> N
     for each in (first, second):
         with pytest.raises(FilterLostError):
             each.contains(1)
-    second.reserve()
+    second.acknowledge()
     assert first.contains(1) is False
 
 
@@ -403,14 +466,14 @@ def test_a_reader_without_rights_goes_on(bloom: Any, any_server: Server, kind: s
             reader = bloom(limited, "seen", **KINDS[kind])
             assert reader.contains("before")
             client.flushall()
-            bloom(client, "seen", **KINDS[kind]).reserve()
+            bloom(client, "seen", **KINDS[kind]).create()
             assert raises(reader)
             with pytest.raises(ServerRefusedError, match="NOPERM"):
-                reader.reserve()
+                reader.acknowledge()
             assert raises(reader)
             assert not is_marked(client)
             assert raises(writer)
-            writer.reserve()
+            writer.acknowledge()
             assert not reader.contains("before")
 
 

@@ -181,7 +181,7 @@ def test_every_layer_of_an_adopted_filter_keeps_it(any_client: redis.Redis) -> N
 
 def test_a_filter_without_encoding_is_as_it_was(any_client: redis.Redis) -> None:
     """Its header has no new bit."""
-    BloomFilter(any_client, "seen", **SIZES["BloomFilter"]).reserve()
+    BloomFilter(any_client, "seen", **SIZES["BloomFilter"]).create()
     assert any_client.getrange("seen", 16, 19) == bytes(4)
 
 

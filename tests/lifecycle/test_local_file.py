@@ -43,7 +43,7 @@ def test_a_file_answers_as_the_filter(any_client: redis.Redis, kind: str, tmp_pa
 
 def test_shards_that_were_never_made_have_nothing(any_client: redis.Redis, tmp_path: Path) -> None:
     """The file of a filter without items finds none."""
-    ShardedBloomFilter(any_client, "seen", capacity=5_000, error_rate=0.01).reserve()
+    ShardedBloomFilter(any_client, "seen", capacity=5_000, error_rate=0.01).create()
     f = ShardedBloomFilter.open(any_client, "seen")
     f.save(tmp_path / "seen.bloom")
     local: Any = LocalFilter.open(tmp_path / "seen.bloom")

@@ -118,7 +118,7 @@ def test_clear_needs_no_more_memory(small: redis.Redis) -> None:
     f.clear()
     assert f.add("a")
     with pytest.raises(ServerRefusedError):
-        BloomFilter(small, "g", capacity=2_000_000, error_rate=0.01).reserve()
+        BloomFilter(small, "g", capacity=2_000_000, error_rate=0.01).create()
 
 
 @for_each(("policy", "ttl", "warned"), [

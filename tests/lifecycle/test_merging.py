@@ -112,7 +112,7 @@ def test_copies_are_merged_without_a_server(any_client: redis.Redis, tmp_path: P
     assert abs(local.info().count - 1000) < 30
     assert (tmp_path / "one.bloom").read_bytes() == data
     third = BloomFilter(any_client, "third", capacity=1000, error_rate=0.01)
-    third.reserve()
+    third.create()
     with pytest.raises(FilterMismatchError, match="capacity"):
         local.merge(third.snapshot())
     with pytest.raises(TypeError, match="LocalFilter"):
@@ -154,7 +154,7 @@ def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
     shards = [
         ShardedBloomFilter(any_client, f"s{n}", shards=n, capacity=2000, error_rate=0.01) for n in (4, 5)
     ]
-    shards[1].reserve()
+    shards[1].create()
     with pytest.raises(FilterMismatchError):
         shards[0].merge(shards[1])
     assert one.snapshot().bits == before
@@ -307,7 +307,7 @@ def test_what_others_add_meanwhile_stays(any_server: Server) -> None:
 
     with any_server.client() as client, any_server.client() as second, ThreadPoolExecutor() as threads:
         one = BloomFilter(client, "one", **LARGE)
-        one.reserve()
+        one.create()
         adding = threads.submit(add)
         try:
             for turn in range(6):
@@ -324,7 +324,7 @@ def test_what_others_add_meanwhile_stays(any_server: Server) -> None:
 def test_a_lost_source_is_an_error(any_client: redis.Redis) -> None:
     """The parts merged before the loss stay; the caller can start again with the current filter."""
     one, other = (BloomFilter(any_client, name, **LARGE) for name in ("one", "other"))
-    one.reserve()
+    one.create()
     other.update(range(1000))
 
     class Clearing:
@@ -354,8 +354,8 @@ def test_a_merge_with_a_lost_reply_is_done_again(any_client: redis.Redis) -> Non
     other.add_many(OTHER)
     losing: Any = LosingClient(any_client)
     mine, theirs = BloomFilter(losing, "one"), BloomFilter(losing, "other")
-    mine.reserve()
-    theirs.reserve()
+    mine.create()
+    theirs.create()
     sent = len(losing.sent)
     losing.lose = ["answer"] * 5 + ["lost"]
     with pytest.raises(OutcomeUnknownError, match="merge it again"):

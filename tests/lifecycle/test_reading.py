@@ -104,7 +104,7 @@ def test_a_size_of_a_new_filter_needs_the_others(bloom: Any, client: redis.Redis
 def test_what_needs_a_filter_creates_none(bloom: Any, client: redis.Redis, kind: str, read: str) -> None:
     """The error names what creates it."""
     seen = made(bloom, client, kind)
-    with pytest.raises(FilterNotFoundError, match=r"'seen.*reserve\(\) creates it"):
+    with pytest.raises(FilterNotFoundError, match=r"'seen.*create\(\) creates it"):
         READS[read](bloom, seen, client)
     assert client.keys() == []
 

@@ -63,7 +63,7 @@ def claimed(f: BloomFilter[Any], item: int, work: Callable[[int], object] = bool
 def test_adopting_a_filter_in_use(client: redis.Redis) -> None:
     """A call of an object of the old class is executed before, or changes nothing and says so."""
     old = BloomFilter[Any](client, "seen", **SIZE)
-    old.reserve()
+    old.create()
     grown: list[ScalingBloomFilter[Any]] = []
     refused = itertools.count()
 

@@ -72,7 +72,7 @@ def test_filters_without_items(client: redis.Redis, kind: str, tmp_path: Path) -
     """They are saved, restored and copied too; a sharded one then has no bits."""
     of, parameters = KINDS[kind]
     found = getattr(bloomredis, of)(client, "seen", **parameters)
-    found.reserve()
+    found.create()
     found.save(tmp_path / "seen.bloom")
     restored = getattr(bloomredis, of).restore(client, "restored", tmp_path / "seen.bloom")
     for other in (restored, found.copy(client, "copied")):

@@ -199,7 +199,7 @@ def test_lost_replies_lose_no_batch(server: Server, retries: int) -> None:
     """With one reply in 33 lost, every item is claimed and committed once, and none is reported lost."""
     items, dice = [f"{i}" for i in range(600)], random.Random(1)
     with losing(server.socket, share=0.03) as proxy:
-        make(BloomFilter, server.client()).reserve()
+        make(BloomFilter, server.client()).create()
         f = make(BloomFilter, redis.Redis(port=proxy.port, **retrying(retries)))
 
         def answered(call: Any, rest: list[Any]) -> list[Any]:
@@ -387,14 +387,14 @@ def test_a_token_for_an_object_that_is_behind(any_server: Server, kind: str) -> 
         make(cls, client, on_lost=on_lost, **KINDS[kind]) for on_lost in ("raise", "raise", "recreate")
     )
     for each in (f, behind, follows):
-        each.reserve()
+        each.create()
     f.clear()
     claims = f.claim_many(["a", "b"], 600)
     Claim.from_token(follows, claims[0].token).commit()
     late = Claim.from_token(behind, claims[1].token)
     with pytest.raises(FilterLostError):
         late.commit()
-    behind.reserve()
+    behind.create()
     late.commit()
     assert f.contains_many(["a", "b"]) == [True, True]
     token = f.claim("c").token

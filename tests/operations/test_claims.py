@@ -318,7 +318,7 @@ def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
     items = [f"item-{i}" for i in range(300)]
     with losing(server.socket, share=0.1) as proxy:
         client = redis.Redis(port=proxy.port, **retrying(retries))
-        make(BloomFilter, server.client()).reserve()
+        make(BloomFilter, server.client()).create()
         f = make(BloomFilter, client)
 
         def asked(call: Callable[[], Any]) -> Any:
@@ -328,7 +328,7 @@ def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
                 except (OutcomeUnknownError, ConnectionFailedError):
                     pass
 
-        asked(f.reserve)
+        asked(f.create)
         for item in items:
             claim = asked(partial(f.claim, item))
             assert claim.state == "claimed"
@@ -344,7 +344,7 @@ def test_a_lost_claim_creates_no_filter(bloom: Any, any_client: redis.Redis) -> 
     any_client.delete("seen")
     with pytest.raises(FilterLostError):
         run(bloom, claim, "commit")
-    f.reserve()
+    f.acknowledge()
     with pytest.raises(ClaimLostError):
         run(bloom, claim, "commit")
     f.delete()
@@ -433,7 +433,7 @@ def test_an_interrupted_batch_of_claims(server: Server) -> None:
     items = [f"item-{i}" for i in range(1000)]
     with losing(server.socket, share=0.3) as proxy:
         f = make(BloomFilter, server.client())
-        f.reserve()
+        f.create()
         f = f.with_client(redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)))
         claims, rest, interruptions = [], items, 0
         while rest:
@@ -480,7 +480,7 @@ def test_killed_workers_lose_no_item(server: Server, count: int, kills: int) -> 
         return worker
 
     with server.client() as client:
-        make(BloomFilter, client).reserve()
+        make(BloomFilter, client).create()
         workers = [start() for _ in range(4)]
         try:
             for kill in range(kills):

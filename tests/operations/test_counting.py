@@ -164,7 +164,7 @@ def test_another_kind_is_a_mismatch(bloom: Any, client: redis.Redis, stored: str
     bloom(client, "seen", kind=stored, **size).add("a")
     before = client.get("seen")
     f = bloom(client, "seen", kind=f"{wanted}BloomFilter", **size)
-    for call in (f.reserve, lambda: f.add("b"), f.clear, f.delete):
+    for call in (f.create, lambda: f.add("b"), f.clear, f.delete):
         with pytest.raises(FilterMismatchError, match=f"is a {stored}, not a {wanted}BloomFilter"):
             call()
     with pytest.raises(FilterMismatchError, match=f"is a {stored}, not a"):

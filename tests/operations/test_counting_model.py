@@ -34,7 +34,7 @@ class Machine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.client.flushall()
         self.filters = [make(self.bloom, self.client, **TINY) for _ in range(2)]
-        self.filters[0].reserve()
+        self.filters[0].create()
         self.items: Counter[str] = Counter()
         self.counters = [0] * self.layout.num_bits
 
@@ -77,7 +77,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def clear(self) -> None:
         self.filters[0].clear()
-        self.filters[1].reserve()
+        self.filters[1].acknowledge()
         self.items.clear()
         self.counters = [0] * self.layout.num_bits
 

@@ -48,7 +48,7 @@ def test_threads_add_and_remove(server: Server) -> None:
 def test_processes_add_and_remove(server: Server) -> None:
     """The same holds for processes; each item was new at least once."""
     with server.client() as client:
-        counting(client).reserve()
+        counting(client).create()
         told = race_processes(in_a_process, server.url, ITEMS, 3)
         assert all(map(any, zip(*told, strict=True)))
         assert stored_counters(client) == expected_counters(PLANNED, left(ITEMS, 3))

@@ -89,7 +89,7 @@ def arrives_late(lossy: LosingClient, copy: tuple[Any, ...]) -> None:
 def test_a_call_without_an_answer_counts_once(lossy: LosingClient, verb: str, fate: str, way: str) -> None:
     """Executed or not, a retry has an answer, the call has counted once, and no copy of it counts."""
     f = counting(lossy)
-    f.reserve()
+    f.create()
     lossy.lose = [fate, fate]
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError) as caught:
@@ -107,7 +107,7 @@ def test_a_call_without_an_answer_counts_once(lossy: LosingClient, verb: str, fa
 def test_the_rest_of_a_batch_counts_once(lossy: LosingClient, fate: str) -> None:
     """After a batch without an answer, each of its equal items gets its own answer on retry."""
     f = counting(lossy)
-    f.reserve()
+    f.create()
     lossy.lose = [fate]
     batch = ["b", "c", "b", "a", "b"]
     with pytest.raises(bloomredis.BatchInterruptedError) as caught:
@@ -150,7 +150,7 @@ def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed:
 def test_a_removal_settles_an_add_in_doubt(lossy: LosingClient, fate: str) -> None:
     """An add without an answer counts once before the removal; the next add is another one."""
     f = counting(lossy)
-    f.reserve()
+    f.create()
     lossy.lose = [fate]
     with pytest.raises(OutcomeUnknownError) as caught:
         f.add("b")
@@ -167,7 +167,7 @@ def test_a_removal_settles_an_add_in_doubt(lossy: LosingClient, fate: str) -> No
 def test_settling_may_fail(lossy: LosingClient) -> None:
     """Then nothing is removed, the error has no token, and a second call continues."""
     f = counting(lossy)
-    f.reserve()
+    f.create()
     lossy.lose = ["lost", "lost"]
     for call in (f.add, f.remove):
         with pytest.raises(OutcomeUnknownError) as caught:
@@ -181,7 +181,7 @@ def test_settling_may_fail(lossy: LosingClient) -> None:
 def test_an_add_leaves_a_removal_in_doubt(lossy: LosingClient, fate: str) -> None:
     """The removal's retry is still the same removal, and does not take an item added meanwhile."""
     f = counting(lossy)
-    f.reserve()
+    f.create()
     lossy.lose = [fate]
     with pytest.raises(OutcomeUnknownError):
         f.remove("a")
@@ -194,7 +194,7 @@ def test_an_add_leaves_a_removal_in_doubt(lossy: LosingClient, fate: str) -> Non
 def test_a_doubt_ends_with_the_filter(lossy: LosingClient, emptied: str) -> None:
     """Pending answers are dropped when this object clears the filter."""
     f = counting(lossy)
-    f.reserve()
+    f.create()
     lossy.lose = ["lost", "lost"]
     for call, item in ((f.add, "b"), (f.remove, "a")):
         with pytest.raises(OutcomeUnknownError):
@@ -208,7 +208,7 @@ def test_a_doubt_ends_with_the_filter(lossy: LosingClient, emptied: str) -> None
 def test_tokens_are_of_one_kind(lossy: LosingClient) -> None:
     """An add refuses a removal's token, and the reverse."""
     f = counting(lossy)
-    f.reserve()
+    f.create()
     for call, other, item in ((f.add, f.remove, "b"), (f.remove, f.add, "c")):
         lossy.lose = ["lost"]
         with pytest.raises(OutcomeUnknownError) as caught:
@@ -220,7 +220,7 @@ def test_tokens_are_of_one_kind(lossy: LosingClient) -> None:
 def test_without_receipts_a_lost_reply_is_told(lossy: LosingClient) -> None:
     """With retry_safe=False the error has no token, and a second removal is another one."""
     f = counting(lossy, retry_safe=False)
-    f.reserve()
+    f.create()
     lossy.lose = ["lost"]
     with pytest.raises(OutcomeUnknownError) as caught:
         f.remove("a")
@@ -262,7 +262,7 @@ def balance(calls: Iterable[tuple[str, str]]) -> Counter[str]:
 def test_lost_replies_change_no_counter(server: Server, retries: str) -> None:
     """With one reply in ten lost, adds and removals leave exactly the right counters."""
     with losing(server.socket, share=0.1) as proxy, server.client() as direct:
-        counting(direct).reserve()
+        counting(direct).create()
         with redis.Redis(port=proxy.port, **RETRIES[retries]) as client:
             f = counting(client)
             for verb, item in CALLS:
@@ -302,7 +302,7 @@ def test_lost_replies_of_tasks_change_no_counter(server: Server) -> None:
                 await asyncio.gather(*(until_answered(*call) for call in some))  # at most 100 connections
 
     with losing(server.socket, share=0.2) as proxy, server.client() as direct:
-        counting(direct).reserve()
+        counting(direct).create()
         asyncio.run(main(proxy.port))
         assert proxy.lost > 20
         assert stored_counters(direct) == expected_counters(PLANNED, balance(calls))

@@ -120,7 +120,7 @@ def test_other_parameters_are_a_mismatch(bloom: Any, client: redis.Redis) -> Non
     make(bloom, client).add("a")
     before = client.dump("seen")
     for other in (make(bloom, client, capacity=2000), make(bloom, client, error_rate=0.02)):
-        for call in (lambda f=other: f.add("b"), other.reserve, other.clear, other.delete):
+        for call in (lambda f=other: f.add("b"), other.create, other.clear, other.delete):
             with pytest.raises(FilterMismatchError, match=r"holds capacity 1000, not 2000|0\.01, not 0\.02"):
                 call()
     assert client.dump("seen") == before
@@ -139,7 +139,7 @@ def test_a_foreign_key_is_untouched(bloom: Any, client: redis.Redis, kind: str) 
     before = client.dump("k")
     for f in (make(bloom, client, "k"), bloom(client, "k")):
         calls: list[Callable[[], object]] = [lambda f=f: f.add("a"), lambda f=f: f.add_many(["a", "b"])]  # type: ignore[misc]  # a default binds the loop variable
-        for call in (*calls, f.reserve, f.info, f.clear, f.delete, lambda f=f: f.expire(5)):
+        for call in (*calls, f.create, f.info, f.clear, f.delete, lambda f=f: f.expire(5)):
             with pytest.raises(FilterMismatchError, match="'k'"):
                 call()
     assert client.dump("k") == before
@@ -184,7 +184,7 @@ def test_a_vanished_filter_is_noticed(bloom: Any, client: redis.Redis, call: Cal
     f = make(bloom, client)
     f.add("a")
     client.delete("seen")
-    with pytest.raises(FilterLostError, match=r"'seen'.*reserve\(\)"):
+    with pytest.raises(FilterLostError, match=r"'seen'.*acknowledge\(\)"):
         call(f)
     assert not client.exists("seen")
 
@@ -285,7 +285,7 @@ def test_valkey_clients(bloom: Any, server: Server) -> None:
         assert not f.add("a")
         client.set("other", "x")
         with pytest.raises(FilterMismatchError):
-            bloom(client, "other").reserve()
+            bloom(client, "other").create()
 
 
 def test_a_restart_changes_no_answer(bloom: Any) -> None:

@@ -186,7 +186,7 @@ def test_a_lost_reply_loses_nothing(server: Server, in_small_batches: None) -> N
     """After any number of interruptions, a repeated load ends with every item in."""
     with losing(server.socket, share=0.01) as proxy:
         f = make(BloomFilter, server.client())
-        f.reserve()
+        f.create()
         f = f.with_client(redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)))
         interruptions = 0
         while True:
@@ -204,7 +204,7 @@ def test_a_segment_is_replicated_once() -> None:
     with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
         attach(primary, replica)
         f = BloomFilter(client, "seen", capacity=200_000, error_rate=0.01)
-        f.reserve()
+        f.create()
         size = f.info().size_bytes
         for first, copies in (0, False), (100_000, True):
             client.config_resetstat()

@@ -167,7 +167,7 @@ def test_segments_are_sent(any_server: Server, kind: str) -> None:
     """No item is sent as probes, except the few that remain at the end."""
     with any_server.client() as client:
         f = make(client, kind)
-        f.reserve()
+        f.create()
         client.config_resetstat()
         f.update(ITEMS)
         done: Any = client.info("commandstats")
@@ -255,7 +255,7 @@ def test_a_process_that_dies_on_the_way(client: redis.Redis, kind: str) -> None:
 def test_lost_replies_lose_nothing(server: Server, kind: str) -> None:
     """After any number of interruptions, a repeated load ends with every item in."""
     with losing(server.socket, share=0.03) as proxy, server.client() as client:
-        make(client, kind).reserve()
+        make(client, kind).create()
         f = make(redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)), kind)
         interruptions = 0
         while True:
@@ -275,7 +275,7 @@ def test_lost_replies_lose_nothing(server: Server, kind: str) -> None:
 def test_a_segment_that_is_sent_again_is_nobody_elses(server: Server, kind: str) -> None:
     """After a lost reply the client sends it again; no layer gets more items than it counts."""
     with proxied(server.socket) as proxy, server.client() as client:
-        make(client, kind).reserve()
+        make(client, kind).create()
         f = make(proxy.client(retries=1), kind)
         for _ in range(3):
             proxy.plan("or_segment", lost, passed, lost)
@@ -408,7 +408,7 @@ def test_a_loss_that_is_no_matter(client: redis.Redis, kind: str, verb: str) -> 
     f = make(
         Interrupted(client, lambda sent: once(sent) if shas & set(sent) else None), kind, on_lost="recreate"
     )
-    f.reserve()
+    f.create()
     f.update(ITEMS[:600])
     assert once.left <= 0
     f = make(client, kind)
@@ -421,7 +421,7 @@ def test_a_server_that_comes_back_with_an_older_state(client: redis.Redis, kind:
     """The load adds again the items that it knew and the server has lost."""
     sha = scripts.load_script("or_segment", forms.data, variant=("layers",)).sha
     f = make(client, kind)
-    f.reserve()
+    f.create()
     before: Any = client.dump("{seen}:layer:0")
     f.add_many(ITEMS[:100])
     once = Once(1, lambda: client.restore("{seen}:layer:0", 0, before, replace=True))

@@ -161,7 +161,7 @@ def test_a_copy_is_warm_at_once(
     size = {"capacity": 1_000_000, "error_rate": 0.01}
     bloom(any_client, "seen", **size).add_many(ITEMS)
     f = bloom(any_client, "seen", local_cache=100, **size)
-    f.reserve()
+    f.create()
     pieces = -(-any_client.strlen("seen") // PIECE_BYTES) if seconds else 1
     any_client.config_resetstat()
     f.add("one more")
@@ -187,7 +187,7 @@ def test_a_hit_has_all_bits(layout: str, items: list[bytes]) -> None:
 def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, any_client: redis.Redis) -> None:
     """Until the check interval ends the cache answers; then the loss is raised."""
     f = make(bloom, any_client, local_cache=0.2)
-    f.reserve()
+    f.create()
     begin = time.monotonic()
     f.add("a")
     make(bloom, any_client).clear()
@@ -211,15 +211,15 @@ def test_an_older_state_of_the_filter_does_not_empty_the_copy(
     assert not f.contains("never")  # asks the primary, whose generation is the same
     assert (f.contains("after"), f.add("after")) == (True, False)
     assert make(bloom, any_client, local_cache=True).contains_many(["before", "after"]) == [True, False]
-    for call in (f.info, f.reserve):  # the first tells nobody who adds or tests
+    for call in (f.info, f.create):  # the first tells nobody who adds or tests
         with pytest.raises(FilterLostError):
             call()
-    f.reserve()
+    f.acknowledge()
     assert f.add("after")
 
 
 def test_ones_own_clear_empties_the_copy(bloom: Any, any_client: redis.Redis) -> None:
-    """delete() and reserve() empty it too."""
+    """clear() and delete() do."""
     f = make(bloom, any_client, local_cache=100)
     for empty in (f.clear, f.delete):
         assert f.add("a")

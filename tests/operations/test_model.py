@@ -70,7 +70,7 @@ class Machine(RuleBasedStateMachine):
         self.known[worker] = self.stored
 
     def call(self, worker: int, call: Callable[[Any], Any], *, reads: bool = False) -> Any:
-        """Make a worker's call; it raises a loss once, or until `reserve()` if nobody has acknowledged it.
+        """Make a worker's call; it raises a loss once, or until somebody acknowledges it.
 
         :param reads: the call opens a filter that is there, and creates none.
         """
@@ -86,8 +86,8 @@ class Machine(RuleBasedStateMachine):
                     call(f)
                 if call is _info_if_there:  # which tells nobody of the loss
                     with pytest.raises(FilterLostError):
-                        f.reserve()
-                f.reserve()
+                        f.create()
+                f.acknowledge()
                 self.opens(worker)
                 self.acknowledged.add(self.stored)
                 return NOTHING

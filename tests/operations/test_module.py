@@ -157,7 +157,7 @@ def test_clear_makes_another_generation(bloom: Any, module_client: redis.Redis) 
 def test_delete_says_if_it_existed(bloom: Any, module_client: redis.Redis) -> None:
     """The next call creates the filter again."""
     f = make(bloom, module_client)
-    f.reserve()
+    f.create()
     assert [f.delete(), f.delete()] == [True, False]
     assert f.add("a")
 
@@ -177,7 +177,7 @@ def test_other_parameters_are_a_mismatch(bloom: Any, module_client: redis.Redis)
     make(bloom, module_client).add("a")
     before = module_client.dump("seen")
     for other in ({"capacity": 2000}, {"error_rate": 0.02}):
-        for call in ("reserve", "clear", "delete"):
+        for call in ("create", "clear", "delete"):
             with pytest.raises(FilterMismatchError, match=r"holds capacity 1000, not 2000|0\.01, not 0\.02"):
                 getattr(make(bloom, module_client, **other), call)()
     assert module_client.dump("seen") == before
@@ -292,7 +292,7 @@ def test_decoding_clients(bloom: Any, server: Server) -> None:
 def refused(bloom: Any, client: redis.Redis) -> None:
     """Check that a server refuses all calls with advice, and stays unchanged."""
     f = make(bloom, client)
-    for call in (partial(f.add, "a"), partial(f.contains, "a"), f.reserve, f.clear, f.delete):
+    for call in (partial(f.add, "a"), partial(f.contains, "a"), f.create, f.clear, f.delete):
         with pytest.raises(ServerRefusedError, match=r"no Bloom filter module.*Redis 8.*omit layout"):
             call()
     assert client.keys() == []
@@ -311,7 +311,7 @@ def test_a_server_without_the_module(bloom: Any, name: str) -> None:
 def test_a_server_that_has_lost_the_module(module_client: redis.Redis) -> None:
     """An open filter gets the same error after its server was replaced by one without the module."""
     f = BloomFilter(module_client, "seen", **MODULE)
-    f.reserve()
+    f.create()
     with running(BINARIES[ANY]) as server, server.client() as other:
         moved = f.with_client(other)
         for call in (partial(moved.add, "a"), partial(moved.contains, "a")):

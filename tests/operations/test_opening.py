@@ -1,4 +1,4 @@
-"""Calls of one object that open, reserve, clear and delete at the same time."""
+"""Calls of one object that open, acknowledge, clear and delete at the same time."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def make(request: pytest.FixtureRequest, any_client: redis.Redis) -> Callable[[]
     return made
 
 
-def test_reserve_outlasts_an_older_open(make: Callable[[], Any], any_client: redis.Redis) -> None:
-    """An open of the replaced filter that gets its reply during reserve() does not undo reserve()."""
+def test_an_acknowledgement_outlasts_an_older_open(make: Callable[[], Any], any_client: redis.Redis) -> None:
+    """An open of the replaced filter that gets its reply during acknowledge() does not undo it."""
     f = make()
     add = InFlight(any_client, f.add("x")).execute()
     drive(any_client, make().clear())
-    reserve = InFlight(any_client, f.reserve()).execute()
+    acknowledging = InFlight(any_client, f.acknowledge()).execute()
     add.reply()
-    reserve.ended()
+    acknowledging.ended()
     assert drive(any_client, f.add("y"))
     assert add.ended()
     assert drive(any_client, f.contains_many(["x", "y"])) == [True, True]
@@ -136,7 +136,7 @@ def test_reserve_outlasts_an_older_open(make: Callable[[], Any], any_client: red
 def test_the_last_of_two_clears_counts(make: Callable[[], Any], any_client: redis.Redis) -> None:
     """The second clear counts, even if the first one's reply comes later."""
     f = make()
-    drive(any_client, f.reserve())
+    drive(any_client, f.create())
     first = InFlight(any_client, f.clear()).execute().reply().execute()
     drive(any_client, f.clear())
     first.ended()
@@ -146,14 +146,14 @@ def test_the_last_of_two_clears_counts(make: Callable[[], Any], any_client: redi
 def test_a_clear_forgets_no_later_call(any_client: redis.Redis) -> None:
     """A call whose reply was lost after the clear keeps its answer, even if the object is opened again."""
     f = ShardedOperations("seen", capacity=100, error_rate=0.01, shards=1)
-    for call in (f.add("a"), f.clear(), f.reserve()):
+    for call in (f.add("a"), f.clear(), f.create()):
         drive(any_client, call)
     before = any_client.get("seen")
     clear = InFlight(any_client, f.clear()).execute()
     while _in_use(any_client) in (None, _in_use(any_client, before)):
         clear.reply().execute()
     InFlight(any_client, f.add("x")).execute().reply().execute().lost()
-    InFlight(any_client, f.reserve())
+    InFlight(any_client, f.create())
     clear.ended()
     assert drive(any_client, f.add("x")) is True
 
@@ -214,7 +214,7 @@ def test_delete_is_no_loss_for_who_opens_meanwhile(make: Callable[[], Any], any_
 def test_delete_keeps_what_a_newer_filter_owes(make: Callable[[], Any], any_client: redis.Redis) -> None:
     """A pending add that recreated the filter before delete()'s reply still gets its answer."""
     f = make()
-    drive(any_client, f.reserve())
+    drive(any_client, f.create())
     delete = InFlight(any_client, f.delete()).execute().reply().execute()
     f.stored.known.emptied()
     InFlight(any_client, f.add("x")).execute().reply().execute().lost()
@@ -225,9 +225,9 @@ def test_delete_keeps_what_a_newer_filter_owes(make: Callable[[], Any], any_clie
 def test_clear_lets_go_of_a_filter_that_it_replaced(make: Callable[[], Any], any_client: redis.Redis) -> None:
     """The object drops the replaced filter even if it is interrupted while it compares the two."""
     f = make()
-    drive(any_client, f.reserve())
+    drive(any_client, f.create())
     clear = InFlight(any_client, f.clear()).execute().reply()
-    drive(any_client, f.reserve())
+    drive(any_client, f.create())
     clear.execute().reply().lost()
     assert f.stored.handle is None
 

@@ -23,7 +23,7 @@ def test_one_key(any_client: redis.Redis, layout: Any) -> None:
         (made, bloomredis.plan(**SIZE, layout=layout)),
         (counting, bloomredis.plan(**SIZE, kind="counting")),
     ):
-        seen.reserve()
+        seen.create()
         found = seen.info()
         assert (planned.num_bits, planned.num_hashes, planned.size_bytes, planned.layout) == (
             *(found.num_bits, found.num_hashes, found.size_bytes, found.layout),
@@ -53,7 +53,7 @@ def test_one_that_forgets(any_client: redis.Redis) -> None:
 def test_one_in_shards(any_client: redis.Redis) -> None:
     """The shards are as planned; the numbers for a node are those of the fullest one."""
     seen = ShardedBloomFilter(any_client, "seen", **SIZE)
-    seen.reserve()
+    seen.create()
     found = seen.info()
     planned = bloomredis.plan(**SIZE, kind="sharded", nodes=3)
     assert (found.shards, found.num_bits) == (planned.shards, planned.num_bits)

@@ -119,7 +119,7 @@ def test_an_evicted_filter_is_noticed(server: Server) -> None:
 def test_a_write_waits_for_replicas(bloom: Any) -> None:
     """Without a replica the outcome is unknown; a retry with one gives the answer, and the replica has it."""
     with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
-        make(bloom, client).reserve()
+        make(bloom, client).create()
         f = make(bloom, client, min_replicas=1, replica_timeout=0.1)
         stored = f._operations.stored
         stored.use(stored._handle_of(stored.read(forms.state(_describe(client))).header))

@@ -229,7 +229,7 @@ def test_one_winner_across_slices(client: redis.Redis) -> None:
 def test_duplicates_do_not_prolong(client: redis.Redis) -> None:
     """An item that is seen repeatedly is new again a window and a slice after its add."""
     f = make(client, **SHORT)
-    f.reserve()
+    f.create()
     sent = time.monotonic()
     assert f.add("a")
     told = asked = time.monotonic()

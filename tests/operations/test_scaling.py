@@ -210,7 +210,7 @@ def test_a_filter_of_an_earlier_release_goes_on_growing(
     made.add_many(items(15))
     with monkeypatch.context() as earlier:
         earlier.setattr(header, "ADOPTED", 0)
-        for call in ("reserve", "info", "clear", "delete"):
+        for call in ("create", "info", "clear", "delete"):
             with pytest.raises(FilterMismatchError, match="options 0100000000, unknown to this release"):
                 getattr(ScalingBloomFilter(client, "new", **size), call)()
     assert made.add_many(items(15)) == [False] * 15
@@ -219,8 +219,8 @@ def test_a_filter_of_an_earlier_release_goes_on_growing(
 def test_kinds_are_not_mixed_up(client: redis.Redis, bloom: Any) -> None:
     """Each class refuses what another one made, and names it."""
     make(client)
-    make(client).reserve()
-    BloomFilter(client, "plain", **SIZE).reserve()
+    make(client).create()
+    BloomFilter(client, "plain", **SIZE).create()
     client.set("text", "x")
     client.rpush("list", "x")
     with pytest.raises(FilterMismatchError, match="is a ScalingBloomFilter, not a BloomFilter"):
@@ -374,7 +374,7 @@ def test_many_items_from_four_processes(any_server: Server, count: int, most: in
         keys = [key for key in client.scan_iter(count=1000) if b"receipt" not in key]
         used = sum(client.memory_usage(key, samples=0) or 0 for key in keys)
         fixed = BloomFilter(client, "fixed", capacity=f.info().capacity, error_rate=1e-3)
-        fixed.reserve()
+        fixed.create()
         assert used <= 2.2 * (client.memory_usage("fixed", samples=0) or 0)
         assert len(keys) == layers + 1
 

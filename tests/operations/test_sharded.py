@@ -92,17 +92,17 @@ def test_the_estimate_is_that_of_the_bits(bloom: Any, client: redis.Redis) -> No
     assert info.approximate_count == pytest.approx(5000, rel=0.05)
 
 
-def test_a_load_beside_reserve(any_client: redis.Redis) -> None:
+def test_a_load_beside_an_acknowledgement(any_client: redis.Redis) -> None:
     """A load in another thread on the object sends each batch once, and its items are counted."""
     f: Any = ShardedBloomFilter(any_client, "seen", capacity=100_000, error_rate=1e-6, shards=2)
     is_over = threading.Event()
 
-    def reserve() -> None:
+    def acknowledge() -> None:
         while not is_over.is_set():
-            f.reserve()
+            f.acknowledge()
 
     with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(reserve)
+        beside = pool.submit(acknowledge)
         try:
             assert f.update(range(100_000)) == 100_000
         finally:
@@ -151,7 +151,7 @@ def test_dense_loads_are_segments(client: redis.Redis) -> None:
 def test_info_is_of_the_whole(bloom: Any, client: redis.Redis) -> None:
     """It has the configured capacity and rate, the bits of all shards, and the stored size."""
     f = bloom.sharded(client, "seen", **OPTIONS, ttl=100)
-    f.reserve()
+    f.create()
     before = f.info()
     assert (before.capacity, before.error_rate, before.count) == (10_000, 1e-6, 0)
     assert before.size_bytes == client.strlen("seen") + 16 * 64

@@ -64,11 +64,11 @@ def test_a_lost_shard_is_noticed(bloom: Any, client: redis.Redis, call: Callable
         assert isinstance(cause(caught.value), FilterLostError)
         with pytest.raises(FilterLostError):
             g.contains("anything")
-    with pytest.raises(FilterLostError, match=r"shard 3 .* reserve\(\)"):
+    with pytest.raises(FilterLostError, match=r"shard 3 .* acknowledge\(\)"):
         bloom.open(client, "seen", "ShardedBloomFilter")
 
 
-def test_reserve_takes_notice_of_a_lost_shard(bloom: Any, client: redis.Redis) -> None:
+def test_a_lost_shard_is_made_anew_on_purpose(bloom: Any, client: redis.Redis) -> None:
     """The shard is recreated, the others keep their items; another object that used it raises once more."""
     f, g = (bloom.sharded(client, "seen", **OPTIONS) for _ in range(2))
     f.add_many(ITEMS)
@@ -77,12 +77,12 @@ def test_reserve_takes_notice_of_a_lost_shard(bloom: Any, client: redis.Redis) -
         shard_record.plan_record(10_000, 1e-6).number(i.encode()) == 3 for i in ITEMS
     )
     with pytest.raises(FilterLostError):
-        f.reserve()
-    f.reserve()
+        f.create()
+    f.acknowledge()
     assert sum(f.add_many(ITEMS)) == lost > 0
     with pytest.raises((FilterLostError, BatchInterruptedError)):
         g.add_many(ITEMS)
-    g.reserve()
+    g.acknowledge()
     assert not any(g.add_many(ITEMS))
 
 
@@ -225,7 +225,7 @@ def test_a_shard_that_cannot_be_read(bloom: Any, client: redis.Redis, data: byte
 def refused_first_shard(server: Server) -> Iterator[list[str]]:
     """Create a filter whose first shard the server refuses to the user "limited"; return the shards' keys."""
     with server.client() as client:
-        ShardedBloomFilter(client, "seen", **OPTIONS).reserve()
+        ShardedBloomFilter(client, "seen", **OPTIONS).create()
         keys = shard_keys(client)
         allowed = ["seen*", *(f"*{key}*" for key in keys[1:])]
         client.acl_setuser("limited", enabled=True, nopass=True, keys=allowed, commands=["+@all"])

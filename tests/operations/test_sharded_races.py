@@ -61,7 +61,7 @@ def test_one_winner_among_tasks(any_server: Server) -> None:
 def test_a_shard_that_comes_while_answers_are_kept(any_client: redis.Redis) -> None:
     """Another thread's first item of a shard does not disturb a loop over all shards."""
     f = ShardedBloomFilter(any_client, "seen", capacity=1000, error_rate=1e-6, shards=8)
-    f.reserve()
+    f.create()
     f.add("a")
     operations: Any = f._operations
     (place,) = operations._parts

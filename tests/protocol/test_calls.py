@@ -123,7 +123,7 @@ def test_a_corrupted_header_is_a_mismatch(reply: list[Any]) -> None:
     from bloomredis import FilterMismatchError
 
     with pytest.raises(FilterMismatchError):
-        play(PlainOperations("f").reserve(), [reply])
+        play(PlainOperations("f").create(), [reply])
 
 
 # -- concurrent operations

@@ -20,7 +20,7 @@ SESSIONS = [b"{seen}:receipt:0123456789abcdef-%d" % i for i in range(4)]
 @pytest.fixture
 def identity(client: redis.Redis) -> Any:
     """The identity of the filter on the server."""
-    BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="classic").reserve()
+    BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="classic").create()
     return client.getrange("seen", 0, 55)
 
 

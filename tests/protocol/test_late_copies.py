@@ -21,7 +21,7 @@ OWNER = b"sixteen bytes ok"
 @pytest.fixture
 def identity(client: redis.Redis) -> Any:
     """The identity of the filter on the server."""
-    BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="classic").reserve()
+    BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="classic").create()
     return client.getrange("seen", 0, 55)
 
 
@@ -90,7 +90,7 @@ def test_a_string_is_renamed_once(client: redis.Redis) -> None:
 
 def test_a_new_item_leaves_the_receipt_of_a_later_call(client: redis.Redis) -> None:
     """Without this, a cloned machine's retry of the later call would find its own item "already there"."""
-    BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="blocked").reserve()
+    BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="blocked").create()
     identity: Any = client.getrange("seen", 0, 55)
     mine, theirs = map(planning.plan_layout("blocked", 1000, 0.01).pack_one, (b"mine", b"theirs"))
     for _ in range(2):

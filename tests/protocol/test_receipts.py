@@ -74,7 +74,7 @@ def test_a_receipt_lasts_for_ten_minutes(client: redis.Redis, layout: Any) -> No
 def test_a_token_answers_as_the_first_try(losing: LosingClient, fate: str) -> None:
     """Executed or not, the item is new on retry, however often and from any object."""
     f = make(losing)
-    f.reserve()
+    f.create()
     losing.lose = [fate]
     with pytest.raises(OutcomeUnknownError) as caught:
         f.add("a")
@@ -88,7 +88,7 @@ def test_a_token_answers_as_the_first_try(losing: LosingClient, fate: str) -> No
 def test_the_same_object_needs_no_token(losing: LosingClient, fate: str) -> None:
     """A plain retry loop loses nothing either, and the answer is given once."""
     f = make(losing)
-    f.reserve()
+    f.create()
     losing.lose = [fate, fate]
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError):
@@ -111,7 +111,7 @@ def test_an_item_that_was_there_stays_there(losing: LosingClient) -> None:
 def test_the_rest_of_an_interrupted_batch(losing: LosingClient, fate: str) -> None:
     """The answers so far are kept, and a call with the rest loses nothing."""
     f = make(losing)
-    f.reserve()
+    f.create()
     items = [f"item-{i % 900}" for i in range(1200)]
     losing.lose = ["answer", fate]
     with pytest.raises(BatchInterruptedError) as caught:
@@ -126,7 +126,7 @@ def test_the_rest_of_an_interrupted_batch(losing: LosingClient, fate: str) -> No
 def test_the_rest_may_be_cut_differently(losing: LosingClient) -> None:
     """Every item gets its answer, whatever batch retries it."""
     f = make(losing)
-    f.reserve()
+    f.create()
     losing.lose = ["lost"]
     with pytest.raises(BatchInterruptedError) as caught:
         f.add_many("abcdef"[i] for i in range(6))
@@ -139,7 +139,7 @@ def test_the_rest_may_be_cut_differently(losing: LosingClient) -> None:
 def test_dedupe_yields_what_was_answered_before_it_fails(losing: LosingClient) -> None:
     """New items with an answer are yielded, the others are in the error."""
     f = make(losing)
-    f.reserve()
+    f.create()
     losing.lose = ["answer", "lost"]
     items = [f"{i}" for i in range(900)]
     got: list[str] = []
@@ -151,7 +151,7 @@ def test_dedupe_yields_what_was_answered_before_it_fails(losing: LosingClient) -
 def test_a_call_without_receipts_has_no_token(losing: LosingClient) -> None:
     """With retry_safe=False the error says that the outcome is unknown, and the server keeps nothing."""
     f = make(losing, retry_safe=False)
-    f.reserve()
+    f.create()
     keys = losing.client.dbsize()
     losing.lose = ["lost"]
     with pytest.raises(OutcomeUnknownError) as caught:
@@ -207,7 +207,7 @@ def test_receipts_share_the_filters_slot(name: str, prefix: str) -> None:
 def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis) -> None:
     """Of several pending calls about an item, the later one may have been executed first."""
     f = make(client)
-    f.reserve()
+    f.create()
     operations: Any = f._operations
     handle = operations.stored.handle
     packed = handle.layout.pack_one(b"a")

@@ -105,7 +105,7 @@ def use_filter(client: redis.Redis, kind: Any = BloomFilter, many: int = 300, **
     f.add("a")
     f.delete()
     f = make() if kind is RotatingBloomFilter else make(ttl=1000)
-    f.reserve()
+    f.create()
     f.add_many(["a", "b"])
     f.clear()
     f.delete()

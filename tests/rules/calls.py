@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 OPERATOR = "operator"
-"""The owner of a call of `bloomredis reserve`, which acknowledges a loss for every object."""
+"""The owner of a call of `bloomredis acknowledge`, which acknowledges a loss for every object."""
 
 State = Literal["running", "answered", "unknown", "lost", "not held", "failed"]
 """The outcome of a call. `unknown`: every outcome that allows a retry. `lost`: a `FilterLostError`. `not

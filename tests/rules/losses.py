@@ -12,7 +12,7 @@ from tests.rules.answers import History
 from tests.rules.calls import Call
 from tests.rules.generations import Loss
 
-_WAYS_OUT: Final = ("reserve", "clear", "delete")
+_WAYS_OUT: Final = ("acknowledge", "clear", "delete")
 
 
 def loss_violations(history: History) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _dealt(history: History, loss: Loss, call: Call, alone: Sequence[Call]) -> b
         if each.state == "lost":
             cures = each.start >= loss.end and call.start >= marked
         else:
-            cures = each.start >= (healed if each.verb == "reserve" else loss.end)
+            cures = each.start >= (healed if each.verb == "acknowledge" else loss.end)
         if cures:
             return True
     return False

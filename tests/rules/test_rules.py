@@ -124,18 +124,18 @@ def test_wrong_claims(what: str) -> None:
     assert any(what in each for each in claim_violations(CLAIMED_WRONG[what]))
 
 
-LOST: dict[str, Any] = {"state": "lost", "error": "FilterLostError('Call reserve() or clear()')"}
+LOST: dict[str, Any] = {"state": "lost", "error": "FilterLostError('Call acknowledge() or clear()')"}
 WINDOW, SLICES = 0.8, 4
 ROTATING = Terms("rotating", remembered=WINDOW, slices=SLICES)
 SHARD, OTHER = 1, "y"
 SHARDED = Terms("sharded", shard=lambda item: SHARD + (item == OTHER))
 DAMAGE = (Loss(1.0, 1.1, lasts=True),)
 
-MARKED = call("reserve", 2.5, owner=OPERATOR)
+MARKED = call("acknowledge", 2.5, owner=OPERATOR)
 TOLD_RIGHT: dict[str, History] = {
     "once after an operator": History(TERMS, [add(0, True), MARKED, add(3, **LOST), add(4, True)], LOSS),
     "before an operator": History(TERMS, [add(0, True), add(2, **LOST), MARKED, add(3, True)], LOSS),
-    "told": History(TERMS, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, True)], LOSS),
+    "told": History(TERMS, [add(0, True), add(2, **LOST), call("acknowledge", 3), add(4, True)], LOSS),
     "its own clear": History(TERMS, [add(0, True), call("clear", 2), add(3, True)], LOSS),
     "had not used it": History(TERMS, [add(2, True)], LOSS),
     "goes on": History(RECREATES, [add(0, True), add(2, True)], LOSS),
@@ -146,14 +146,14 @@ TOLD_RIGHT: dict[str, History] = {
         (Loss(1, 1.1, shard=SHARD),),
     ),
     "damaged until it is cleared": History(
-        TERMS, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, **LOST)], DAMAGE
+        TERMS, [add(0, True), add(2, **LOST), call("acknowledge", 3), add(4, **LOST)], DAMAGE
     ),
     "forgotten before": History(ROTATING, [add(0, True), add(2, True)], (Loss(1.5, 1.6),)),
     "told while another call was under way": History(
-        TERMS, [add(0, True), call("reserve", 2), add(2.05, False), add(3, **LOST)], LOSS
+        TERMS, [add(0, True), call("acknowledge", 2), add(2.05, False), add(3, **LOST)], LOSS
     ),
     "a shard that was not used since the filter was opened anew": History(
-        SHARDED, [add(0, True), call("reserve", 1), add(3, True)], (Loss(2, 2.1, shard=SHARD),)
+        SHARDED, [add(0, True), call("acknowledge", 1), add(3, True)], (Loss(2, 2.1, shard=SHARD),)
     ),
 }
 TOLD_WRONG: dict[str, History] = {
@@ -164,7 +164,7 @@ TOLD_WRONG: dict[str, History] = {
     "silent": History(ROTATING, [add(0.9, True), add(1.2, True)], LOSS),
     "unexpected end": History(TERMS, [add(0, state="failed", error="KeyError()")]),
     "told of a loss": History(TERMS, [add(0, **LOST)]),
-    "and nothing was lost": History(TERMS, [add(0, True), call("reserve", 2), add(3, **LOST)], LOSS),
+    "and nothing was lost": History(TERMS, [add(0, True), call("acknowledge", 2), add(3, **LOST)], LOSS),
     "nothing was lost": History(RECREATES, [add(2, **LOST)], LOSS),
     "left behind after delete()": History(TERMS, [], left=["seed"]),
 }

@@ -195,13 +195,13 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     ),
     "contains_many": lambda f, _, items: f.contains_many(items),
     "remove": lambda f, request, items: f.remove(items[0], token=_token(request)),
-    "reserve": lambda f, _, __: f.reserve(),
+    "create": lambda f, _, __: f.create(),
     "update": lambda f, _, items: f.update(iter([items])),
     "info": lambda f, _, __: f.info(),
     "expire": lambda f, _, __: f.expire(EXPIRY),
     "clear": lambda f, _, __: f.clear(),
     "delete": lambda f, _, __: f.delete(),
-    "acknowledge": lambda f, _, __: f.reserve(marks=True),
+    "acknowledge": lambda f, _, __: f.acknowledge(),
     "claim": lambda f, _, items: f.answer_one(f.claim(items[0], ClaimOptions.of(LEASE, None))),
     "claim_as": lambda f, request, items: f.answer_one(
         f.claim(items[0], ClaimOptions.of(LEASE, request.holder))
@@ -214,7 +214,7 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
 }
 _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "contains": lambda f, _, items: f.contains(items[0]),
-    "acknowledge": lambda f, _, __: f._run(f._operations.reserve(marks=True)),
+    "acknowledge": lambda f, _, __: f.acknowledge(),
     "claim": lambda f, request, items: f.claim(items[0], LEASE, renew=request.renews),
     "claim_as": lambda f, request, items: f.claim(items[0], LEASE, owner=request.holder),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE),

@@ -41,6 +41,9 @@ class Request:
     :ivar was_told: whether its object had raised the loss of the generation that it knew.
     :ivar met_loss: whether a command with the identity of a lost filter was refused: False if it may have
         been that of a request that shares the call.
+    :ivar is_alone: whether no other call ran on its object at the same time.
+    :ivar knew: the generations that its object may have known as it began, empty for a new object; None if
+        that cannot be said.
     :ivar is_beside: whether a call that accepts the stored filter ran on its object at the same time.
     :ivar is_behind: whether another call of its object got a newer generation since it began.
     :ivar held: the claim in its answer, or the claim of a commit.
@@ -74,6 +77,7 @@ class Request:
         ),
         *(
             "asker",
+            "is_alone",
             "is_behind",
             "is_beside",
             "is_cancelled",
@@ -82,6 +86,7 @@ class Request:
             "is_single",
             "item",
             "keys",
+            "knew",
             "lease",
             "met_loss",
             "opened",
@@ -118,6 +123,8 @@ class Request:
         self.is_behind = self.is_beside = self.was_fresh = self.was_told = False
         self.met_loss: bool | None = None
         self.is_load = self.is_repeated = self.renews = False
+        self.is_alone = True
+        self.knew: frozenset[bytes | None] | None = None
         self.claims = False
         self.is_cancelled = False
         self.ending: str | None = None

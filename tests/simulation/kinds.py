@@ -141,7 +141,7 @@ ADDING: Final = {
     "add": 10.0,
     "add_many": 1.5,
     "contains": 3.0,
-    "reserve": 0.4,
+    "create": 0.4,
     "update": 0.7,
     "contains_many": 0.7,
     "info": 0.4,
@@ -163,7 +163,7 @@ CLAIMING: Final = {
     "extend_many": 0.2,
     "hand_over": 0.5,
 }
-REPLACING: Final = ("reserve", "clear", "delete", "acknowledge")
+REPLACING: Final = ("create", "clear", "delete", "acknowledge")
 _VARIANTS: Final = {
     "on_lost": ("raise", "raise", "recreate"),
     "min_replicas": (0, 0, 0, 0, 1, 2),

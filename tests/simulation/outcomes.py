@@ -140,6 +140,8 @@ _CHECKS: Final[dict[str, Any]] = {
     "add": lambda world, request, answer: world.rules.added(request, new=answer),
     "update": lambda world, request, _: world.rules.loaded(request),
     "contains": lambda world, request, answer: world.rules.asked(request, there=answer),
+    "create": lambda world, request, _: world.rules.created(request),
+    "acknowledge": lambda world, request, answer: world.rules.acknowledged(request, had_lost=answer),
     "remove": lambda world, request, answer: world.rules.removed(request, was_in=answer),
     "claim": _claimed,
     "commit": _committed,

@@ -17,12 +17,12 @@ from tests.support.points import raised_at
 
 READING: Final = ("contains", "info")
 """Calls that open the filter, and do not create it."""
-ACKNOWLEDGING: Final = ("reserve", "clear", "delete", "acknowledge")
-"""Calls after which an object accepts the stored filter; `acknowledge` is what an operator calls."""
+ACKNOWLEDGING: Final = ("acknowledge", "clear", "delete")
+"""Calls after which an object accepts the stored filter."""
 QUIET: Final = ("info", "renew")
 """Calls whose `FilterLostError` tells nobody: no caller asked for an answer about an item."""
 
-_TELLING: Final = ("add", "remove", "claim", "commit")
+_TELLING: Final = ("add", "remove", "claim", "commit", "create")
 """Calls whose answer shows that the object has opened the filter, or created it."""
 
 Outcome = Callable[["Call", Any, BaseException | None], None]
@@ -53,7 +53,7 @@ class Owner:
     """A filter object, and the generations that it got.
 
     :ivar filter: its operations, or the asyncio filter over them.
-    :ivar acknowledged: the entry of the log and the generation at the end of its last `reserve` or `clear`.
+    :ivar acknowledged: the entry of the log and the generation at the end of its last call on purpose.
     """
 
     def __init__(self, name: str, process: Process, made: Any, options: dict[str, Any]) -> None:
@@ -67,6 +67,7 @@ class Owner:
         self.raised: int | None = None  # the step at which it raised the last loss, until it goes on
         self.raised_quietly = -1  # the last step at which a call did that tells nobody
         self._fresh_since = -1
+        self._is_used = False  # by any call
         self.running: list[Request] = []
         self._opened: tuple[int, bytes | None] | None = None  # by a call that accepts the stored filter
         self._newest: bytes | None = None  # by any call
@@ -122,6 +123,14 @@ class Owner:
         request.was_fresh = self.is_fresh
         request.was_told = self.raised is not None and self.raised > self.raised_quietly
         self.running.append(request)
+        if len(self.running) > 1:
+            for each in self.running:
+                each.is_alone = False
+        if not self.is_fresh:
+            request.knew = frozenset(each for each, last in self.generations.items() if last == math.inf)
+        elif not self._is_used:
+            request.knew = frozenset()
+        self._is_used = True
         if any(each.verb in ACKNOWLEDGING for each in self.running):
             for each in self.running:
                 each.is_beside = True
@@ -146,7 +155,7 @@ class Owner:
             ):
                 self.is_fresh = False
             return
-        if not answered or request.verb == "delete":
+        if not answered or request.verb == "delete" or not (self._opened or request.opened):
             self.is_fresh, self._fresh_since = True, step
         elif acknowledging or request.started < self._fresh_since:
             return  # nobody says which call's generation the object has, if one of them has failed

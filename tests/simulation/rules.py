@@ -8,9 +8,11 @@
   be as old as its seconds.
 * No answer is about a generation that the object did not get: the call raises `FilterLostError` first,
   unless `on_lost="recreate"`. Without a loss it never raises that.
-* Every call that was sent for a lost filter raises it. Once an object has raised it, for a call that asks
-  about items, it goes on with a filter that somebody has made on purpose since: by `clear()`, by `reserve()`
-  of an object that has raised it, or as an operator.
+* Every call that was sent for a lost filter raises it, `create()` too. Once an object has raised it, for a
+  call that asks about items, it goes on with a filter that somebody has made on purpose since: by `clear()`
+  or `acknowledge()`. Only these mark a filter.
+* `acknowledge()` answers whether its object knew another filter than the one that it leaves behind, which
+  is marked. For an object that knew none, it makes none.
 * In a counting filter every answered call counts once.
 * A load ends with all its items in the filter, and has taken nobody else's answer. A call refused because
   the filter is full has added nothing.
@@ -30,10 +32,16 @@ MOST_COUNTED: Final = 15
 
 
 class Rules(Repeats):
-    """The rules over one history. `clocks` returns the clients' clock and the server's."""
+    """The rules over one history. `clocks` returns the clients' clock and the server's.
 
-    def __init__(self, history: History, clocks: Callable[[], tuple[float, int]], *, counts: bool) -> None:
+    :param marks: filters of this kind can be marked.
+    """
+
+    def __init__(
+        self, history: History, clocks: Callable[[], tuple[float, int]], *, counts: bool, marks: bool = True
+    ) -> None:
         super().__init__(history)
+        self._marks = marks
         self._clocks = clocks
         self._counts = counts
 
@@ -340,6 +348,25 @@ class Rules(Repeats):
             return  # a load counts its items before it writes them, and two loads may count the same items
         if all(sum(map(bool, entry.counts)) < capacity for entry in self._history.window(request)):
             raise Violation("refused with room", f"{request} raised FilterFullError, and there was room")
+
+    # -- opening
+
+    def created(self, request: Request) -> None:
+        """Check that an object did not create or check a filter in place of one that it had lost."""
+        self._check_generation(request)
+
+    def acknowledged(self, request: Request, *, had_lost: bool) -> None:
+        """Check the answer of an acknowledgement, and that the filter which it leaves is marked."""
+        given = request.opened and request.opened[1]
+        none = not had_lost and any(each.generation is None for each in self._history.window(request))
+        if given is not None and self._marks and not none and given not in self._history.acknowledged:
+            raise Violation("not acknowledged", f"{request} has left a filter that is not marked")
+        if request.knew is None or not request.is_alone or self._history.rolled_back >= 0:
+            return
+        if had_lost and (not request.knew or request.knew == {given}):
+            raise Violation("acknowledged", f"{request} told of a loss, and its object had lost no filter")
+        if not had_lost and request.knew and given not in request.knew:
+            raise Violation("acknowledged", f"{request} told of no loss, and its object had lost a filter")
 
     # -- generations
 

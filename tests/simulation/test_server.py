@@ -237,7 +237,7 @@ def called(rng: random.Random, f: Any, held: list[ClaimState]) -> Any:
         f.claim_many(some[:3], 1000, held.append),
     ]
     calls += [f.info()] if rng.random() < 0.1 else []
-    calls += [f.clear(), f.delete(), f.reserve()] if rng.random() < 0.1 else []
+    calls += [f.clear(), f.delete(), f.create()] if rng.random() < 0.1 else []
     calls += [f.remove(item)] if isinstance(f, CountingOperations) else []
     if ready:
         claim = rng.choice(ready)

@@ -135,7 +135,7 @@ def test_a_server_that_does_wrong_is_found_out(
             wrong(command, server)
 
     monkeypatch.setattr(Server, "execute", executed)
-    names = frozenset({fault}) | calls() - {"clear", "delete", "reserve"}
+    names = frozenset({fault}) | calls() - {"clear", "delete", "create"}
     failures = [first_failure(simulator, kind, names, 40_000) for kind in KINDS]
     found = {failure.violation.rule for failure in failures if failure}
     assert found
@@ -167,7 +167,7 @@ def test_a_failure_is_printed_with_its_seed(
         return reply
 
     monkeypatch.setattr(Server, "execute", executed)
-    options = ["--kind", "BloomFilter", "--faults", "script_flush", "--without", "clear,delete,reserve"]
+    options = ["--kind", "BloomFilter", "--faults", "script_flush", "--without", "clear,delete,create"]
     assert main(["--steps", "40000", *options]) == 1
     printed = capsys.readouterr().out.split("\n")
     headline = next(line for line in printed if line.startswith("--seed"))
@@ -224,7 +224,7 @@ def test_a_load_beside_one_that_opens_the_filter_anew(simulator: Simulator) -> N
         simulator,
         "BloomFilter",
         *(("start", "c1", "p0.a", "update", (0, 1, 2), None), *step("c1")),
-        *(("start", "c2", "p0.a", "reserve", (), None), *step("c2")),
+        *(("start", "c2", "p0.a", "create", (), None), *step("c2")),
         *step("c1", 3),
     )
     assert sum("or_segment ->" in line for line in lines) == 1
@@ -236,7 +236,7 @@ def test_a_load_beside_one_that_opens_the_filter_that_was_cleared(simulator: Sim
         simulator,
         "BloomFilter",
         *(("start", "c1", "p0.a", "update", (0, 1, 2), None), *step("c1")),
-        *(("start", "c2", "p0.a", "reserve", (), None), ("execute", "c2")),
+        *(("start", "c2", "p0.a", "create", (), None), ("execute", "c2")),
         *(("start", "c3", "p0.b", "clear", (), None), *step("c3", 3)),
         *(("execute", "c1"), ("reply", "c2"), *step("c1", 6)),
         objects=((("on_lost", "recreate"),), ()),
@@ -249,7 +249,7 @@ def test_a_commit_that_was_denied_stays_undone(simulator: Simulator) -> None:
     lines = played(
         simulator,
         "BloomFilter",
-        *(("start", "c0", "p0.a", "reserve", (), None), ("execute", "c0"), ("reply", "c0")),
+        *(("start", "c0", "p0.a", "create", (), None), ("execute", "c0"), ("reply", "c0")),
         ("start", "c1", "p0.a", "claim", (0,), None),
         *(("lose", "c1", "connection", True), ("execute", "c1"), ("reply", "c1")),
         *(("start", "c2", "p0.a", "commit", (), "c1"), ("cancel", "c2"), ("wait", 2.5)),

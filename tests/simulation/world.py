@@ -43,7 +43,9 @@ class World(Stage):
         super().__init__(scenario, environment, servers[:1])
         self.kind: Kind = KINDS[scenario.kind]
         self.history = History(ITEMS, self.clocks)
-        self.rules = Rules(self.history, self.clocks, counts=self.kind.counts)
+        self.rules = Rules(
+            self.history, self.clocks, counts=self.kind.counts, marks=self.kind.name != "module"
+        )
         self.claims = ClaimRules(self.history, lambda: self.server.data.now)
         encode = dict(scenario.options).get("encode") or str.encode
         items = [encode(name) for name in NAMES]
@@ -109,20 +111,38 @@ class World(Stage):
             requests = self._about(requests)
         self.history.observe(self.environment.now, generation, counts, verb, requests)
         is_marked = _is_marked(self.server.data.find(KEY.encode()))
+        if is_marked and generation not in self.history.acknowledged and verb != "clear":
+            self._check_mark(generation, requests)
         if is_marked:
             self.history.acknowledged.setdefault(generation, self.history.step)
         if isinstance(reply, Exception):
             return
         if self._is_awaited and self._opens(exchange.owner, verb, requests, is_marked=is_marked):
             exchange.owner.opened(generation, len(self.history.log) - 1, requests)
-        if verb == "acknowledge" and all((each.opened or (0, None))[1] != generation for each in requests):
-            raise Violation("marked unseen", f"{requests} marked a filter that none of them had opened")
+        if verb == "reserve":
+            self._check_making(requests)
         self._note_claims(generation, verb, requests, reply)
+
+    def _check_mark(self, generation: bytes | None, requests: Sequence[Request]) -> None:
+        """Check that a call on purpose has marked a filter, which it had opened."""
+        for each in requests:
+            if each.verb not in ("acknowledge", "clear"):
+                raise Violation("marked by accident", f"{each} acknowledged a loss")
+        if requests and all((each.opened or (0, None))[1] != generation for each in requests):
+            raise Violation("marked unseen", f"{requests} marked a filter that none of them had opened")
+
+    def _check_making(self, requests: Sequence[Request]) -> None:
+        """Check that an acknowledgement makes no filter for an object that knew none."""
+        for each in requests:
+            if each.verb == "acknowledge" and each.is_alone and each.knew == frozenset():
+                raise Violation("made unknown", f"{each} made a filter, and its object had known none")
 
     def _opens(self, owner: Owner, verb: str, requests: Sequence[Request], *, is_marked: bool) -> bool:
         """Return whether an object may go on with the stored filter after the reply to a command."""
         if verb == "describe":
-            return any(each.verb in READING for each in requests) or (is_marked and owner.raised is not None)
+            return any(each.verb in (*READING, "acknowledge") for each in requests) or (
+                is_marked and owner.raised is not None
+            )
         return verb in ("reserve", "clear")
 
     def _note_claims(

@@ -59,7 +59,7 @@ def test_golden_packed_items(case: dict[str, Any]) -> None:
 def test_golden_claims(any_client: redis.Redis, case: dict[str, Any]) -> None:
     """A named holder's claim has this key and replaces its predecessor; a released item is free."""
     f = BloomFilter(any_client, case["name"], capacity=100, error_rate=0.01)
-    f.reserve()
+    f.create()
     any_client.setrange(case["name"], 40, bytes.fromhex(case["generation"]))
     any_client.set(case["key"], bytes.fromhex(case["value"]), px=60_000)
     f = BloomFilter.open(any_client, case["name"])

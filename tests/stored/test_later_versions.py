@@ -57,7 +57,7 @@ def test_a_filter(client: redis.Redis, name: str) -> None:
     refused(client, lambda: of(name).open(client, NAME))
     for act in (f.clear, f.delete):
         refused(client, act)
-        refused(client, f.reserve)
+        refused(client, f.create)
     refused(client, lambda: f.add("new"))
 
 
@@ -65,14 +65,14 @@ def test_a_filter(client: redis.Redis, name: str) -> None:
     "name", [name for name in FROZEN if FROZEN[name]["class"] in ("BloomFilter", "CountingBloomFilter")]
 )
 def test_a_filter_in_use(client: redis.Redis, name: str) -> None:
-    """It counts as lost, as if replaced; reserve() then names the later version."""
+    """It counts as lost, as if replaced; acknowledge() then names the later version."""
     put(client, name)
     f = of(name).open(client, NAME)
     assert all(f.contains_many(FROZEN[name]["items"]))
     client.setrange(NAME, 6, b"\2")
     with pytest.raises(FilterLostError, match="replaced"):
         f.add("new")
-    refused(client, f.reserve)
+    refused(client, f.acknowledge)
 
 
 @for_each("name", [name for name in FROZEN if FROZEN[name]["class"].startswith(("Scaling", "Rotating"))])

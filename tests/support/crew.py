@@ -110,7 +110,7 @@ class Crew:
     async def _open(seat: Seat) -> None:
         while True:
             try:
-                await seat.filter.reserve()
+                await seat.filter.create()
             except DOUBTLESS:
                 continue
             return

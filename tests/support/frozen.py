@@ -82,7 +82,7 @@ def _being_restored(client: Any) -> None:
 
 
 def _being_made(client: Any) -> None:
-    _stop_in(4, client, lambda mortal: ShardedBloomFilter(mortal, NAME, **_SHARDED).reserve())
+    _stop_in(4, client, lambda mortal: ShardedBloomFilter(mortal, NAME, **_SHARDED).create())
 
 
 def _stop_in(state: int, client: redis.Redis, act: Callable[[Any], object]) -> None:

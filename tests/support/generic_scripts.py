@@ -156,7 +156,7 @@ class Pair:
         """Put the filter into the state that its name says; return its handle."""
         client, f = self._old, self._filter
         if self._kind.endswith("shard"):
-            f.reserve()
+            f.create()
             return self._shard()
         f.add_many(_ITEMS[:40])
         f.add_many(_ITEMS[:50])

@@ -13,6 +13,7 @@ from copy import copy
 from typing import Any, Final
 from weakref import WeakSet
 
+from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.drivers import renewing
 from bloomredis.drivers.sharing import tasks
 from bloomredis.drivers.sharing.tasks import Tasks
@@ -25,13 +26,15 @@ from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.kinds import filter as filters
 from bloomredis.operations.kinds import layered, sharded, verbs
 from bloomredis.operations.kinds.verbs import ItemOperations
-from bloomredis.protocol import cluster, judging, scripts
+from bloomredis.protocol import cluster, forms, judging, scripts
+from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.judging import Verdict
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Pending, Session, Sessions
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Call, Outcome
+from bloomredis.stored import header
 from bloomredis.stored.state import base
 from bloomredis.stored.state.knowledge import Knowledge, Record
 from bloomredis.stored.state.versioned import Versioned
@@ -353,8 +356,8 @@ def _the_mark_has_no_identity(patch: Patch) -> None:
     mark = Versioned._mark_head
 
     def mark_what_is_there(self: Any, head: Any) -> Any:
-        found = yield from self.or_none(self.describe())
-        return (yield from mark(self, found.header if found else head))
+        found = yield from send_command(("GETRANGE", self.key, 0, HEADER_BYTES - 1), forms.data)
+        return (yield from mark(self, header.parse(found, head.kind) if found else head))
 
     patch(Versioned, "_mark_head", mark_what_is_there)
 

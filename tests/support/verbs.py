@@ -12,12 +12,13 @@ FIRST_CALLS: dict[str, Callable[[Any], object]] = {
     "update": lambda f: f.update(["a", "b"]),
     "claim": lambda f: f.claim("a"),
     "claim_many": lambda f: f.claim_many(["a", "b"]),
-    "reserve": lambda f: f.reserve(),
+    "create": lambda f: f.create(),
     "clear": lambda f: f.clear(),
 }
 """Verbs that make a filter."""
 
 CALLS = FIRST_CALLS | {
+    "acknowledge": lambda f: f.acknowledge(),
     "contains": lambda f: f.contains("a"),
     "contains_many": lambda f: f.contains_many(["a", "b"]),
     "info": lambda f: f.info(),

@@ -45,7 +45,7 @@ def opened(client: redis.Redis, name: str, errors: Errors) -> BloomFilter:
     f = BloomFilter(client, name, **SIZE)
     while True:
         try:
-            f.reserve()
+            f.create()
         except ConnectionFailedError as error:
             errors[type(error).__name__] += 1
         else:
@@ -91,7 +91,7 @@ async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str],
     operations: Any = f._operations
     while not operations.stored.handle:
         try:
-            await f.reserve()
+            await f.create()
         except ConnectionFailedError as error:
             errors[type(error).__name__] += 1
 

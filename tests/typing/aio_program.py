@@ -74,7 +74,8 @@ async def life(client: Redis) -> None:
     """Opening, describing, clearing and deleting a filter."""
     seen = await BloomFilter.open(client, "seen")
     assert_type(seen, BloomFilter)
-    await seen.reserve()
+    await seen.create()
+    assert_type(await seen.acknowledge(), bool)
     assert_type(await seen.info(), FilterInfo)
     await seen.clear()
     await seen.expire(timedelta(minutes=1))

@@ -150,7 +150,8 @@ def life(client: redis.Redis) -> None:
     """Opening, describing, clearing and deleting a filter."""
     seen = BloomFilter.open(client, "seen")
     assert_type(seen, BloomFilter)
-    seen.reserve()
+    seen.create()
+    assert_type(seen.acknowledge(), bool)
     info = seen.info()
     assert_type(info, FilterInfo)
     assert_type(info.layers, tuple[FilterInfo, ...])
@@ -243,7 +244,7 @@ def growing(seen: ScalingBloomFilter) -> None:
 def forgetting(seen: RotatingBloomFilter) -> None:
     """The methods of a rotating filter."""
     if seen.add("a"):
-        seen.reserve()
+        seen.create()
     assert_type(list(seen.dedupe([1, 2])), list[int])
     seen.delete()
 
@@ -396,7 +397,7 @@ def faults(seen: BloomFilter, names: list[str]) -> list[bool]:
     except (FilterNotFoundError, FilterMismatchError, FilterFullError):
         seen.delete()
     except FilterLostError:
-        seen.reserve()
+        seen.create()
     except ConnectionFailedError as error:
         log.warning("%s", error.__cause__)
     except BloomError:

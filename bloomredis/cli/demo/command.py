@@ -27,7 +27,7 @@ def demo(  # long: the signature declares every option
     seed: Annotated[int, option(whole(0), "N", "Seed of the stream (default: 1).")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Let processes race over a stream of clicks; count those processed."""
+    """Let processes race over a stream of clicks, and count them."""
     url = "embedded://" if url is None else url
     if scheme(url) == "memory":
         raise ValueError("memory:// is inside one process and the demo starts several; try embedded://")
@@ -59,7 +59,7 @@ def _held(client: Any, race: Race) -> Result:
     """Run the race on a filter that is deleted afterwards."""
     seen = race.filter(client)
     try:
-        seen.reserve()
+        seen.create()
         return run(race)
     finally:
         seen.delete()

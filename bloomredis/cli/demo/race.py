@@ -130,7 +130,7 @@ def work(connection: Connection, race: Race, index: int) -> None:
     """Report when ready, wait for the start, and send the clicks that were new for this worker."""
     try:
         seen = race.filter(connect(race.url, cluster=race.cluster))
-        seen.reserve()
+        seen.create()
         clicks = stream(race.events, race.seed)[index :: race.workers]
         connection.send(clicks[:0])
         connection.recv()

@@ -340,12 +340,14 @@ class ItemOperations(ABC):
         finally:
             begun.ended = True
 
-    def reserve(self, *, marks: bool | None = None) -> Op[None]:
-        """Create the filter now, or check the stored one, with each shard.
+    def create(self) -> Op[None]:
+        """Create the filter now, or check the stored one, with each of its parts."""
+        yield from self.stored.create()
 
-        :param marks: let all objects that have raised a loss go on with it; by default if this one has.
-        """
-        yield from self.stored.reopen(marks=marks)
+    def acknowledge(self) -> Op[bool]:
+        """Begin the filter anew after a loss, for all objects; True if this object knew another filter."""
+        with OutcomeMatters(self.name):
+            return (yield from self.stored.acknowledge())
 
     def expire(self, ttl: float | timedelta) -> Op[None]:
         """Let all keys of the filter expire that many seconds (or a timedelta) from now."""

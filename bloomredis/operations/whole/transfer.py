@@ -29,13 +29,6 @@ Write = Callable[[Part, Sequence[tuple[int, bytes]]], Op[None]]
 """Writes pieces of a part, in order, each at its index."""
 
 
-class Reserving(Protocol):
-    """The operations of a filter of any kind."""
-
-    def reserve(self, *, marks: bool | None = None) -> Op[None]:
-        """Create the filter, or open the stored one."""
-
-
 class OnStored(Protocol):
     """The operations of a filter of any kind."""
 
@@ -44,10 +37,10 @@ class OnStored(Protocol):
         """The state of the filter."""
 
 
-def opened(operations: Reserving, *, marks: bool | None = None) -> Op[None]:
+def opened(opening: Op[object]) -> Op[None]:
     """Open a filter that has been stored; without an answer, its first call opens it."""
     with suppress(*TRANSIENT):
-        yield from operations.reserve(marks=marks)
+        yield from opening
 
 
 def stored_of(operations: OnStored) -> Stored:

@@ -90,7 +90,12 @@ class StoredBitmap(Stored):
         yield from ()  # which makes this a generator, as in other classes
         return self.assume()
 
-    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:  # noqa: ARG002 - it has no loss
+    def acknowledge(self) -> Op[bool]:
+        """Return False: a loss cannot be detected."""
+        yield from self.create()
+        return False
+
+    def create(self) -> Op[Handle]:
         """Check that the key holds a string or is missing; remember the bitmap."""
         yield from self.current()
         return (yield from self.open())
@@ -122,7 +127,7 @@ class StoredBitmap(Stored):
 
     def clear(self) -> Op[None]:
         """Delete the bitmaps, which empties the filter."""
-        yield from self.reopen()
+        yield from self.create()
         yield from send_command(("UNLINK", *dict(self.layers)), forms.integer)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
@@ -184,7 +189,7 @@ class ConfiguredBitmap(StoredBitmap):
         pairs = [word for pair in self._config.items() for word in pair]
         return self._compared(call(_CONFIGURE, [self._config_key], pairs, self.wait))
 
-    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:  # noqa: ARG002 - it has no loss
+    def create(self) -> Op[Handle]:
         return self.open()
 
     def existing(self) -> Op[Handle]:

@@ -89,6 +89,20 @@ class StoredLayers(Versioned[LayerRecord]):
         left = record.numbers if record else ()  # layers whose record has vanished
         return (yield from self._push(None, self._new.renewed(), left))
 
+    def _find_whole(self, *, creates: bool) -> Op[LayerRecord | None]:
+        """Return the stored record; None, after the loss was noted, if one of its layers is missing."""
+        known = self.known.now()
+        found = yield from self._find(creates=creates)
+        handle = self._handle_of(found)
+        script, packed = self.variant(_CONTAINS, handle), handle.layout.pack_one(b"")  # any script would do
+        try:
+            yield from call(script, [handle.key, *handle.extra], [handle.identity, packed])
+        except Refusal as refusal:
+            if refusal.word == replies.DAMAGED and self.known.opened(known, handle, found):
+                yield from self._recover_damage(refusal, handle)
+            return None
+        return found
+
     def current(self) -> Op[list[Description]]:
         """Describe each layer, the newest first, except layers that a rotating filter has forgotten."""
         # Any script would do: each compares the stored record with the known one.
@@ -188,8 +202,8 @@ class StoredLayers(Versioned[LayerRecord]):
         except FilterNotFoundError:
             if self._new is None:
                 raise
-            found = yield from self._mark((yield from self._push(None, self._new.renewed(), _ALL)))
-            yield from self._take_emptied(found, since)
+            new = self._new
+            yield from self._open_by(lambda: self._push(None, new.renewed(), _ALL), stands=False)
             return
         rounds = None
         while True:
@@ -291,8 +305,9 @@ class StoredLayers(Versioned[LayerRecord]):
         found = yield from self._read()
         return found if found.succeeds(known.found) else None
 
-    def _mark(self, found: LayerRecord) -> Op[LayerRecord]:
-        return replace(found, head=(yield from self._mark_head(found.head)))
+    def _mark(self, found: LayerRecord) -> Op[LayerRecord | None]:
+        head = yield from self._mark_head(found.head)
+        return None if head is None else replace(found, head=head)
 
     def layer_key(self, number: int) -> bytes:
         """Return the key of the layer with this number."""

@@ -301,12 +301,12 @@ class StoredModule(Versioned[MarkedFilter]):
     def _find(self, *, creates: bool) -> Op[MarkedFilter]:
         return self._look(create=creates and self.creates)
 
-    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:  # noqa: ARG002 - markers have no room for it
-        """Open the filter, lost or not.
+    def _find_whole(self, *, creates: bool) -> Op[MarkedFilter]:
+        """Return the stored filter.
 
         A filter of another program gets markers, unless this object has parameters to create a filter with.
         """
-        return self._reopen_by(partial(self._look, create=self.creates, adopt=not self.creates), marks=False)
+        return self._look(create=creates and self.creates, adopt=not self.creates)
 
     def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
         """Return the stored filter; with `adopt`, give a filter of another program its markers first."""
@@ -332,7 +332,7 @@ class StoredModule(Versioned[MarkedFilter]):
             f"{self.name!r} is a filter of the server's module without markers of this library, so "
             "its loss could not be detected",
             advice=f"{self.called}.open(client, {self.name!r}) adds them",
-            command="`bloomredis reserve` adds them",
+            command="`bloomredis create` adds them",
         )
 
     def _asked(self, rate: float, *, create: bool) -> Op[tuple[ModuleState, Sequence[int], bytes]]:

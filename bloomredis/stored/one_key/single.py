@@ -140,7 +140,7 @@ class StoredFilter(Versioned[Header]):
         try:
             reply = yield from self._replace(_CLEAR, emptied, ())
         except FilterNotFoundError:
-            yield from self._open_by(partial(self._find, creates=True), stands=False, marks=True)
+            yield from self._open_by(partial(self._find, creates=True), stands=False)
         else:
             yield from self._take_emptied(self.read(reply).header, since)
 
@@ -189,7 +189,7 @@ class StoredFilter(Versioned[Header]):
         found = (yield from self.describe()).header
         return found if found.succeeds(known.found) else None
 
-    def _mark(self, found: Header) -> Op[Header]:
+    def _mark(self, found: Header) -> Op[Header | None]:
         return self._mark_head(found)
 
     def _handle_of(self, head: Header) -> Handle:

@@ -157,9 +157,20 @@ class StoredShards(Versioned[SeenRecord]):
 
     # -- opening
 
-    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
-        """Open the filter, whatever is known; check each shard."""
-        return self._reopen_by(partial(self._find, creates=True, looks=True), marks=marks)
+    def _find_whole(self, *, creates: bool) -> Op[SeenRecord | None]:
+        return self._find(creates=creates, looks=True)
+
+    def _find_acknowledged(self, *, creates: bool) -> Op[SeenRecord | None]:
+        return self._find(creates=creates, saw_loss=True)
+
+    def _compare(self) -> Op[object]:
+        return self._watched(self._same_shards)
+
+    def _same_shards(self, handle: Handle) -> Op[None]:
+        record = (yield from self._same_record(handle)).record
+        missing = yield from self._missing(record)
+        if missing and (yield from self._is_stored(record)):
+            self._lose(f"{missing} has vanished", handle.link)
 
     def _find(self, *, creates: bool, saw_loss: bool = False, looks: bool = False) -> Op[SeenRecord | None]:
         """Return the record of the filter, which is in use; create the filter as the base does.
@@ -232,9 +243,13 @@ class StoredShards(Versioned[SeenRecord]):
         last = None if known.found is None else known.found.record.head
         return found if found.record.state == IN_USE and found.record.head.succeeds(last) else None
 
-    def _mark(self, found: SeenRecord) -> Op[SeenRecord]:
+    def _mark(self, found: SeenRecord) -> Op[SeenRecord | None]:
         head = yield from self._mark_head(found.record.head)
-        return found._replace(record=replace(found.record, head=head))
+        return None if head is None else found._replace(record=replace(found.record, head=head))
+
+    def _is_same(self, handle: Handle, known: SeenRecord) -> bool:
+        own = self._handle_of(known).identity
+        return own == handle.identity or header.differ_by_mark(own, handle.identity)
 
     def _handle_of(self, found: SeenRecord) -> Handle:
         head = found.record.head
@@ -353,7 +368,7 @@ class StoredShards(Versioned[SeenRecord]):
             raise self.explained(Refusal(replies.MISSING, ""))
         with self._begun("clear"):
             find = partial(self._find, creates=True, saw_loss=True)
-            yield from self._open_by(find, stands=False, marks=True)
+            yield from self._open_by(find, stands=False)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - the record replaces receipts
         """Write a record in the state "deleted", delete the shards, and then the record."""

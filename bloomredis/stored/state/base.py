@@ -3,9 +3,9 @@
 Every script call carries the identity that this object knows.  So the first call after a loss detects the
 loss before it touches anything.  `knowledge` has the states of an object and the events that change them.
 
-A filter that somebody made on purpose after a loss is *marked* in its header: by `clear()`, by `restore`, by
-`reserve()` of an object that has raised a loss, and by `bloomredis reserve`.  An object that has raised a
-loss goes on with a marked filter that was made later than the one that it knew.
+A filter that somebody made on purpose after a loss is *marked* in its header: by `clear()`, `restore` and
+`acknowledge()`.  An object that has raised a loss goes on with a marked filter that was made later than the
+one that it knew.
 
 The table `RECOVERY` of each class says how it handles a script's refusal.  MISSING, CHANGED, FOREIGN and
 WRONGTYPE mean a loss.  CHANGED and STALE are no loss if another client has only begun a layer: the object
@@ -169,11 +169,20 @@ class Stored(ABC):
         """Create the filter if it is missing and parameters were given; check and remember it."""
 
     @abstractmethod
-    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
-        """Open the filter, whatever is known; other calls use the known handle meanwhile.
+    def create(self) -> Op[object]:
+        """Create the filter, or check the stored one and each of its parts.
 
-        :param marks: acknowledge the loss for all objects; None if a caller of this object was told of one.
-        :raises FilterLostError: no caller was told of the loss, or only clear() helps.
+        :raises FilterLostError: the filter that this object knew is lost, or a part is missing.
+        """
+
+    @abstractmethod
+    def acknowledge(self) -> Op[bool]:
+        """Begin the filter anew after a loss, for all objects; True if this object knew another filter.
+
+        If nothing is stored, the filter is made only if this object knew one: otherwise the answer is False.
+
+        :raises FilterNotFoundError: there is no filter, and this object has no parameters to create it.
+        :raises FilterLostError: only clear() helps.
         """
 
     @abstractmethod
@@ -396,7 +405,7 @@ class Stored(ABC):
         if refusal.word == replies.MISSING:
             return FilterNotFoundError(
                 f"there is no filter {self.name!r}",
-                advice="add() or reserve() creates it"
+                advice="add() or create() creates it"
                 if self.creates
                 else f"give capacity= and error_rate= to {self.called}() to create it",
                 command="bloomredis create makes one, bloomredis list shows the others",

@@ -64,9 +64,21 @@ class Versioned(Stored, Generic[ParametersT]):
         :param creates: create the filter if it is missing and parameters were given.
         """
 
+    def _find_whole(self, *, creates: bool) -> Op[ParametersT | None]:
+        """Return the same, after a look at each part of the filter."""
+        return self._find(creates=creates)
+
+    def _find_acknowledged(self, *, creates: bool) -> Op[ParametersT | None]:
+        """Return the same for `acknowledge`, after a missing part was made anew."""
+        return self._find_whole(creates=creates)
+
     @abstractmethod
     def _handle_of(self, found: ParametersT) -> Handle:
         """Return a handle of the filter that was found."""
+
+    def _is_same(self, handle: Handle, known: ParametersT) -> bool:
+        """Return whether an opened filter is the one that was known, perhaps without the mark."""
+        return handle.generation == self._handle_of(known).generation
 
     def _acknowledged(self, known: Record) -> Op[ParametersT | None]:  # noqa: ARG002 - for its overrides
         """Return the stored filter if its maker acknowledged the loss of the one that a record knows.
@@ -76,17 +88,21 @@ class Versioned(Stored, Generic[ParametersT]):
         return None
         yield  # which makes this a generator, like its overrides
 
-    def _mark(self, found: ParametersT) -> Op[ParametersT]:
-        """Mark the filter that was found as acknowledged; return it.  If it is lost by now, mark nothing."""
+    def _mark(self, found: ParametersT) -> Op[ParametersT | None]:
+        """Mark the filter that was found as acknowledged; return it, or None if another one is stored by now.
+
+        A new filter is marked in a second step, so that a delayed copy of the first one, which may make the
+        filter once more after a later loss, acknowledges nothing.
+        """
         return found
         yield  # which makes this a generator, like its overrides
 
-    def _mark_head(self, head: Header) -> Op[Header]:
+    def _mark_head(self, head: Header) -> Op[Header | None]:
         """Set the mark by the identity that was just read; return the header that is stored then."""
         if head.is_acknowledged:
             return head
         marked = yield from self.if_unchanged(_ACKNOWLEDGE, [self.key], [head.identity])
-        return head if marked is None else head.acknowledged
+        return None if marked is None else head.acknowledged
 
     def _check_ttl(self, left: int) -> None:
         """Warn if the stored filter never expires although this object was given a `ttl`.
@@ -120,41 +136,53 @@ class Versioned(Stored, Generic[ParametersT]):
     def existing(self) -> Op[Handle]:
         return self.handle or (yield from self._open_by(partial(self._find, creates=False), stands=True))
 
-    def reopen(self, *, marks: bool | None = None) -> Op[Handle]:
-        return self._reopen_by(partial(self._find, creates=True), marks=marks)
+    def create(self) -> Op[object]:
+        if self.known.now().handle is None:
+            return self._open_by(partial(self._find_whole, creates=True), stands=True)
+        return self._check()
 
-    def _reopen_by(self, find: Callable[[], Op[ParametersT | None]], *, marks: bool | None) -> Op[Handle]:
-        loss = self.known.now().loss_to_raise
-        if loss is not None and (loss.is_damage or not loss.told[0]):
-            raise copy(loss)
-        return self._open_by(find, stands=False, marks=loss is not None if marks is None else marks)
+    def _check(self) -> Op[Handle]:
+        yield from self.or_none(self._compare())
+        return (yield from self.acquire())  # if it was lost, and is made anew
+
+    def _compare(self) -> Op[object]:
+        """Compare the stored filter and each of its parts with the open one; detect a loss."""
+        return self.current()
+
+    def acknowledge(self) -> Op[bool]:
+        before = self.known.now()
+        knew = before.state != "unopened"  # if it has only met the loss of a part, nothing was found
+        try:
+            find = partial(self._find_acknowledged, creates=knew)
+            handle = yield from self._open_by(find, stands=False)
+        except FilterNotFoundError:
+            if not self.creates:
+                raise
+            return False
+        return knew and (before.found is None or not self._is_same(handle, before.found))
 
     def _take_emptied(self, found: ParametersT, since: Record) -> Op[None]:
         """Use a filter that a call has emptied; open it again if more is known than as that call began."""
         if not self.known.opened(since, self._handle_of(found), found):
             self.known.emptied()
-            yield from self._open_by(partial(self._find, creates=True), stands=False)
+            yield from self.open()
 
-    def _open_by(
-        self, find: Callable[[], Op[ParametersT | None]], *, stands: bool, marks: bool = False
-    ) -> Op[Handle]:
-        """Use the filter that `find` returns, unless it returns None since the knowledge has changed.
+    def _open_by(self, find: Callable[[], Op[ParametersT | None]], *, stands: bool) -> Op[Handle]:
+        """Use the filter that `find` returns, unless it returns None since something has changed.
 
         :param stands: raise a loss unless it was acknowledged, and return the handle of a call that has
-            opened the filter meanwhile.  Otherwise the present loss is over, and `find` is repeated after
-            such a call, since either may have seen the older filter.
-        :param marks: acknowledge the loss for all objects.
+            opened the filter meanwhile.  Otherwise acknowledge every loss: mark the filter that `find`
+            returns, by its identity, and use it if nothing more is known by then.
         """
-        handled = None if stands else self.known.now().loss
         rounds = None
         while True:
             rounds = yield from next_round(rounds, self.name)
             known = self.known.now()
             if stands and known.handle is not None:
                 return known.handle
-            loss = known.loss_to_raise
-            found = yield from (find() if loss is None or loss is handled else self._after(known, loss))
-            if marks and found is not None and self.known.now() is known:
+            loss = known.loss_to_raise if stands else None
+            found = yield from (find() if loss is None else self._after(known, loss))
+            if not stands and found is not None and self.known.now() is known:
                 found = yield from self._mark(found)
             if found is not None:
                 handle = self._handle_of(found)
@@ -238,8 +266,8 @@ class Versioned(Stored, Generic[ParametersT]):
             first = "if its record was renamed or copied, rename it back; otherwise " if in_part else ""
             advice, command = "call clear() to start empty", "`bloomredis clear` starts empty"
             if not is_damage:
-                advice = "call reserve() to go on with what is there now, or clear() to start empty"
-                command = f"`bloomredis reserve` goes on with what is stored now, {command}"
+                advice = "call acknowledge() to go on with what is there now, or clear() to start empty"
+                command = f"`bloomredis acknowledge` goes on with what is stored now, {command}"
             loss = FilterLostError(
                 f"{what}{since}; what was added before is forgotten",
                 advice=f"{first}{advice}",
@@ -269,7 +297,7 @@ class Versioned(Stored, Generic[ParametersT]):
         if count < before:
             raise FilterLostError(
                 f"{self.name!r} was replaced by an older copy: its count fell below {before}",
-                advice="reserve() goes on with it",
+                advice="acknowledge() goes on with it",
             )
         handle.counted[0] = max(handle.counted[0], count)
 

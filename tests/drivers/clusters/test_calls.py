@@ -51,7 +51,7 @@ def test_a_name_whose_keys_would_be_apart(cluster_client: Any, bloom: Any) -> No
 def test_every_call(cluster_client: Any, bloom: Any, name: str, options: dict[str, Any]) -> None:
     """All keys of a filter lie in one slot, whatever its name."""
     f = bloom(cluster_client, name, **SMALL, **options)
-    f.reserve()
+    f.create()
     assert f.add_many(["a", "b", "a"]) == [True, True, False]
     assert [f.add("a"), f.add("c"), "c" in f, f.contains("d")] == [False, True, True, False]
     assert f.contains_many(["a", "x"]) == [True, False]
@@ -217,7 +217,7 @@ def test_a_sharded_filter(cluster_client: Any, bloom: Any, options: dict[str, An
     assert all(cluster_client.pttl(key) > 0 for key in keys)
     cluster_client.delete(next(key for key in keys if key.startswith(b"{seen:7:")))
     with pytest.raises(FilterLostError):
-        f.reserve()
+        f.create()
     f.clear()
     assert all(f.add_many(range(300)))
     assert f.delete()
@@ -339,5 +339,5 @@ def test_a_write_that_no_replica_confirms(nodes: Cluster, cluster_client: Any, b
     """Only replicas of the key's node count, not those of other nodes."""
     f = bloom(cluster_client, "seen", **SMALL, min_replicas=2, replica_timeout=0.05)
     with pytest.raises(OutcomeUnknownError, match=r"[01] of 2 replicas") as caught:
-        bloom(cluster_client, "seen", **SMALL).reserve() or f.add("a")
+        bloom(cluster_client, "seen", **SMALL).create() or f.add("a")
     assert bloom(cluster_client, "seen", **SMALL).add("a", token=caught.value.token)

@@ -119,7 +119,7 @@ def test_resharding_changes_no_answer(
     make, _ = CLIENTS[kind]
     with make(**nodes.at) as client:
         model = Model(BloomFilter(client, "seen", **SMALL, **options), seed=1)
-        model.f.reserve()
+        model.f.create()
         with Working(model.step):
             for number, to in enumerate(nodes.primaries() * rounds):
                 before = model.answers
@@ -179,7 +179,7 @@ def test_a_loss_is_acknowledged_while_the_slot_is_half_way(
         for each in (first, second):
             with pytest.raises(FilterLostError):
                 each.contains("before")
-        first.reserve()
+        first.create()
         assert not second.contains("before")
 
     nodes.migrate("seen", away(nodes), ahead=only("seen", moves=moves), dwell=dwell)

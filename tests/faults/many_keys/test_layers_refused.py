@@ -63,7 +63,7 @@ def stored(client: redis.Redis) -> dict[bytes, tuple[bytes | None, bool]]:
 def test_nothing_is_made_without_memory(admin: redis.Redis, kind: str) -> None:
     """Without memory neither a filter nor a layer is created, however its time to live is set."""
     with out_of_memory(admin), pytest.raises(ServerRefusedError) as caught:
-        NEW[kind](admin).reserve()
+        NEW[kind](admin).create()
     assert caught.value.word == "OOM"
     assert not admin.dbsize()
 
@@ -148,5 +148,5 @@ def test_no_layer_stays_without_its_expiry(server: Server, admin: redis.Redis, k
     for right in RIGHTS:
         admin.flushall()
         with without(server, right) as client:
-            refusal_of(KINDS[kind](client).reserve)
+            refusal_of(KINDS[kind](client).create)
         assert all(expires for _, expires in stored(admin).values()), right

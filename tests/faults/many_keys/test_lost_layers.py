@@ -126,7 +126,7 @@ def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: i
 
 @for_each("kind", LONG)
 def test_damage_that_is_raised_changes_nothing(client: redis.Redis, bloom: Any, kind: str) -> None:
-    """The filter stays damaged, and reserve() raises as every call does; clear() is the way out."""
+    """The filter stays damaged, and `acknowledge()` raises too; clear() is the way out."""
     f = bloom(client, "seen", kind=kind, **LONG[kind])
     f.add_many(ITEMS)
     record = client.get(RECORD)
@@ -135,7 +135,7 @@ def test_damage_that_is_raised_changes_nothing(client: redis.Redis, bloom: Any, 
         with pytest.raises(FilterLostError, match=r"call clear\(\)"):
             f.add("x")
         with pytest.raises(FilterLostError, match=r"call clear\(\)"):
-            f.reserve()
+            f.acknowledge()
     assert client.get(RECORD) == record
 
 
@@ -153,7 +153,7 @@ def test_an_idle_worker_hides_no_loss(
     idle.add("something else")
     with pytest.raises(FilterLostError):
         busy.add("x")
-    busy.reserve()
+    busy.acknowledge()
     assert busy.add("x")
 
 

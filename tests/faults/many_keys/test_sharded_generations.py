@@ -269,7 +269,7 @@ def test_the_loss_of_the_record_alone(bloom: Any, any_client: redis.Redis, loss:
         assert ShardedBloomFilter(any_client, "seen", **OPTIONS, on_lost="recreate").add("other")
         with pytest.raises((FilterLostError, BatchInterruptedError)):
             call()
-        f.reserve()
+        f.acknowledge()
         f.add_many(ITEMS)
 
 
@@ -290,15 +290,15 @@ def test_opening_is_one_round_trip(any_client: redis.Redis, shards: int) -> None
     """Opening takes one round trip, however many shards; checking all of them takes one more."""
     options = OPTIONS | {"shards": shards}
     made = ShardedBloomFilter(any_client, f"seen-{shards}", **options)
-    made.reserve()
+    made.create()
     assert "item-1" not in made
     client: Any = Counting(any_client)
     f = ShardedBloomFilter(client, f"seen-{shards}", **options)
     assert "item-1" not in f
     assert client.trips == 2, "one to open it, one for the item"
-    f.reserve()
+    f.create()
     client.trips = 0
-    f.reserve()
+    f.create()
     assert client.trips == 2
 
 
@@ -333,7 +333,7 @@ def test_expire_reaches_a_shard_that_is_being_made(proxy: Proxy, server: Server,
     other = ShardedBloomFilter(server.client(), "seen", **OPTIONS, on_lost="recreate")
     f = ShardedBloomFilter(proxy.client(), "seen", **OPTIONS, on_lost="recreate")
     proxy.plan(verb, after(lambda: other.expire(100), passed))
-    f.reserve()
+    f.create()
     assert lasting(client) == []
 
 
@@ -344,7 +344,7 @@ def test_a_delete_beside_a_client_that_makes_the_filter(proxy: Proxy, server: Se
         client.flushall()
         with suppress(Died):
             mortal: Any = MortalClient(client, trips)
-            ShardedBloomFilter(mortal, "seen", **OPTIONS).reserve()
+            ShardedBloomFilter(mortal, "seen", **OPTIONS).create()
         if any(client.ttl(key) > 0 for key in shard_keys(client)):
             break
     other: Any = ShardedBloomFilter(client, "seen", **OPTIONS)
@@ -375,7 +375,7 @@ def test_expire_meets_a_lost_shard(any_client: redis.Redis) -> None:
 
 
 def test_a_lost_shard_is_told_of_though_others_have_made_it_anew(any_client: redis.Redis) -> None:
-    """The call that finds the recreated shard raises, and so does each later one until reserve()."""
+    """The call that finds the recreated shard raises, and so does each later one until acknowledge()."""
     f = ShardedBloomFilter(any_client, "seen", **OPTIONS)
     f.add_many(ITEMS)
     any_client.delete(*shard_keys(any_client))
@@ -383,7 +383,7 @@ def test_a_lost_shard_is_told_of_though_others_have_made_it_anew(any_client: red
     for _ in range(2):
         with pytest.raises(FilterLostError):
             f.add("item-1")
-    f.reserve()
+    f.acknowledge()
     assert not f.add("item-1")
 
 

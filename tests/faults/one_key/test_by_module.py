@@ -100,7 +100,7 @@ def test_lost_replies_lose_no_item(server: Server, way: Callable[..., list[bool]
 def test_a_copy_that_arrives_late_is_refused(direct: redis.Redis) -> None:
     """A late copy is refused, for present and absent items, alone and in a batch; the receipt stays."""
     f: Any = BloomFilter(direct, "seen", **MODULE)
-    f.reserve()
+    f.create()
     handle, add = f._operations.stored.handle, scripts.load_script("module_add")
     session = b"{seen}:receipt:0123456789abcdef-0"
 
@@ -200,7 +200,7 @@ def test_a_missing_right_is_met_before_an_item_is_in(
 ) -> None:
     """A missing right for an add or its receipts fails before the item is in; only batches need SETRANGE."""
     seen = BloomFilter(direct, "seen", **MODULE)
-    seen.reserve()
+    seen.create()
     rights = ["-bf.add -bf.madd", "-set", "-bf.mexists", "resetkeys ~seen", *["-setrange"] * (len(items) > 1)]
     for right in rights:
         with without(direct, server, right) as worker:
@@ -227,7 +227,7 @@ def test_a_commit_that_is_refused_leaves_the_claim(direct: redis.Redis, server: 
 
 
 def test_a_clear_by_another_is_a_loss(any_client: redis.Redis) -> None:
-    """A key of the module cannot say that it was cleared on purpose: every call raises until `reserve()`."""
+    """A key of the module cannot say that it was cleared on purpose: calls raise until `acknowledge()`."""
     needs_module(any_client)
     f, other = (BloomFilter(any_client, "seen", **MODULE) for _ in range(2))
     assert [f.add("x"), other.add("y")] == [True, True]
@@ -235,5 +235,5 @@ def test_a_clear_by_another_is_a_loss(any_client: redis.Redis) -> None:
     for _ in range(2):
         with pytest.raises(FilterLostError):
             f.add("x")
-    f.reserve()
+    f.acknowledge()
     assert f.add("x")

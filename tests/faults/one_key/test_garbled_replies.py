@@ -39,7 +39,7 @@ def test_a_batch(any_proxy: Proxy, bloom: Any, reply: bytes, *, is_warm: bool) -
     name = f"{reply.hex()} {is_warm}"
     bloom(any_proxy.client(), name, **SIZE).add_many(["the", "script", "is", "there"])
     f = bloom(any_proxy.client(), name, **SIZE)
-    f.reserve()
+    f.create()
     if is_warm:
         f.add_many(["warm", "too"])
     any_proxy.plan("add", garbled(reply))
@@ -92,7 +92,7 @@ def test_claims(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
 def test_fewer_claims_than_asked_for(any_proxy: Proxy, bloom: Any) -> None:
     """Only a filter that may be full answers fewer."""
     f = bloom(any_proxy.client(), "counting", kind="CountingBloomFilter", **SIZE)
-    f.reserve()
+    f.create()
     any_proxy.plan("claim", garbled(b"$4\r\nb 12\r\n"))
     with pytest.raises((BatchInterruptedError, OutcomeUnknownError)):
         f.claim_many(ITEMS[:2], lease=60)

@@ -145,11 +145,11 @@ def test_no_cache_of_what_proves_no_loss(any_client: redis.Redis, layout: Any) -
         BloomFilter(any_client, "seen", layout=layout, local_cache=True)
 
 
-def _lose_and_reserve(f: Any, client: redis.Redis) -> None:
+def _lose_and_acknowledge(f: Any, client: redis.Redis) -> None:
     client.delete("seen")
     with pytest.raises(FilterLostError):
         f.add("noticed")
-    f.reserve()
+    f.acknowledge()
 
 
 def _lose(f: Any, client: redis.Redis) -> None:
@@ -163,7 +163,7 @@ def _other_clears(f: Any, client: redis.Redis) -> None:
 
 
 ENDS: dict[str, tuple[Any, Callable[[Any, redis.Redis], object]]] = {
-    "lost, and reserved": ("raise", _lose_and_reserve),
+    "lost, and acknowledged": ("raise", _lose_and_acknowledge),
     "lost, and recreated": ("recreate", _lose),
     "cleared by another": ("recreate", _other_clears),
     "lost, not noticed yet": ("recreate", lambda _, client: client.delete("seen")),
@@ -172,7 +172,7 @@ ENDS: dict[str, tuple[Any, Callable[[Any, redis.Redis], object]]] = {
         lambda _, client: BloomFilter(client, "seen").clear(),
     ),
     "cleared": ("raise", lambda f, _: f.clear()),
-    "deleted, and created": ("raise", lambda f, _: (f.delete(), f.reserve())),
+    "deleted, and created": ("raise", lambda f, _: (f.delete(), f.create())),
 }
 EVERY_END = pytest.mark.parametrize("end", ENDS)
 
@@ -493,5 +493,5 @@ def test_a_loss_that_was_raised_leaves_the_object_lost(
     assert not any_client.exists("seen")
     with pytest.raises(FilterLostError):  # also if only `info()` has raised it, which tells nobody
         f.add("x")
-    f.reserve()
+    f.acknowledge()
     assert f.add("x")

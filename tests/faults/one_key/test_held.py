@@ -93,7 +93,7 @@ def objects(proxy: Proxy, **options: Any) -> list[BloomFilter]:
     """Return three objects of one filter, whose clients retry never, once and twice."""
     made = [BloomFilter(proxy.client(retries=retries), "seen", **SIZE, **options) for retries in range(3)]
     for each in made:
-        each.reserve()
+        each.create()
     return made
 
 

@@ -83,7 +83,7 @@ def test_a_call_that_follows_a_loss(any_client: redis.Redis, kind: str, step: in
         assert second.contains("old")
         lose(any_client)
         assert [add(each, "x") for each in (first, second)] == [None, None]
-        first.reserve()
+        first.acknowledge()
         where = interrupted_at(number, lambda: second.add("mine"))
         assert [add(second, f"later-{i}") for i in range(3)] == [True] * 3, where
         return where
@@ -110,7 +110,7 @@ def test_a_call_that_meets_a_loss(
         make().add("of another program")
         where = interrupted_at(number, lambda: second.add("x"))
         assert add(first, "x") is None
-        first.reserve()
+        first.acknowledge()
         told = add(second, "told")
         assert on_lost == "raise" or told is True, where
         assert [add(second, f"later-{i}") for i in range(3)] == [True] * 3, where
@@ -125,7 +125,7 @@ def test_a_call_that_meets_a_loss(
 def test_an_acknowledgement_or_a_clear(any_client: redis.Redis, kind: str, step: int, seed: int) -> None:
     """Interrupted anywhere it can be repeated, and nobody goes on silently with what he does not know."""
     make = maker(any_client, kind)
-    for end in ("reserve", "clear"):
+    for end in ("acknowledge", "clear"):
 
         def attempt(number: int, end: str = end) -> Point | None:
             any_client.flushall()
@@ -190,15 +190,15 @@ def test_a_batch_of_commits(any_client: redis.Redis, kind: str, step: int, seed:
 
 @EVERY_KIND
 def test_a_loss_that_an_exporter_meets(any_client: redis.Redis, kind: str) -> None:
-    """`reserve()` raises a loss that no caller was told of; the second one acknowledges it."""
+    """`create()` raises a loss that no caller was told of; `acknowledge()` ends it."""
     f = maker(any_client, kind)()
     f.add("paid")
     lose(any_client)
     with suppress(FilterLostError):
         f.info()
     with pytest.raises(FilterLostError):
-        f.reserve()
-    f.reserve()
+        f.create()
+    f.acknowledge()
     assert f.add("paid")
 
 

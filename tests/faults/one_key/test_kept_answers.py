@@ -236,7 +236,7 @@ def test_a_loss_that_is_met_late(any_server: Server) -> None:
         assert met.wait(20)
         with pytest.raises(FilterLostError):
             f.contains("x")
-        f.reserve()
+        f.acknowledge()
         f.add("y")
         go.set()
         late.join()

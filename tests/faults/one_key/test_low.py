@@ -136,7 +136,7 @@ def _restored(client: redis.Redis) -> Callable[[], object]:
 def test_an_older_copy_is_noticed_by_its_count(
     server: Server, bloom: Any, keep: Callable[[redis.Redis], Callable[[], object]]
 ) -> None:
-    """`info()` raises if the count is lower than before, and so does every call until reserve()."""
+    """`info()` raises if the count is lower than before, and so does every call until acknowledge()."""
     with server.client() as client:
         f = bloom(client, "seen", **SIZE)
         f.add("a")
@@ -149,7 +149,7 @@ def test_an_older_copy_is_noticed_by_its_count(
                 f.info()
         with pytest.raises(FilterLostError):
             f.add("b")
-        f.reserve()
+        f.acknowledge()
         assert [f.add("a"), f.add("b")] == [False, True]
 
 

@@ -47,7 +47,7 @@ def test_batches_of_many_threads_over_an_outage(
 ) -> None:
     """Four batches in flight are cut off at once; no item is lost or new a second time."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
-    f.reserve()
+    f.create()
     f.add("warm")
     batches = [[f"{batch}{i}" for i in range(count)] for batch in "ABCD"]
 

@@ -101,7 +101,7 @@ def test_refused_items_are_new_when_the_right_is_granted(
     refusals = 0
     for right in RIGHTS:
         admin.flushall()
-        KINDS[kind](admin).reserve()
+        KINDS[kind](admin).create()
         with without(server, right) as client:
             f = KINDS[kind](client)
             refused = [refusal_of(call) for call in (lambda: f.add("x"), lambda: f.add_many(ITEMS))]  # noqa: B023 - called at once
@@ -139,5 +139,5 @@ def test_no_filter_stays_without_its_expiry(server: Server, admin: redis.Redis) 
     for right in RIGHTS:
         admin.flushall()
         with without(server, right) as client:
-            refusal_of(BloomFilter(client, "seen", ttl=1000, **SIZE).reserve)
+            refusal_of(BloomFilter(client, "seen", ttl=1000, **SIZE).create)
         assert admin.ttl("seen") != -1, right

@@ -48,7 +48,7 @@ def crash(world: ManyWorld, ref: str) -> None:
 def _crash(world: Stage, rng: random.Random) -> Action | None:
     """Choose a process that replaces the filter, or else any."""
     verbs = {ref: call.requests[0].verb for ref, call in world.calls.items()}
-    replacing = [ref for ref, verb in verbs.items() if verb in ("clear", "delete", "reserve")]
+    replacing = [ref for ref, verb in verbs.items() if verb in ("clear", "delete", "acknowledge")]
     refs = replacing or list(verbs)
     return Action("crash", (rng.choice(refs),)) if refs else None
 

@@ -16,7 +16,7 @@ from tests.simulation.schedule import WALL_CLOCKS, Draws, with_wrong_clocks
 
 ADDING: Final = {"add": 10.0, "add_many": 2.0, "contains": 4.0}
 CLAIMING: Final = {"claim": 6.0, "claim_many": 1.0, "commit": 5.0, "release": 1.5, "extend": 1.0}
-WHOLE: Final = {"reserve": 0.5, "clear": 0.5, "delete": 0.3}
+WHOLE: Final = {"create": 0.2, "acknowledge": 0.4, "clear": 0.5, "delete": 0.3}
 CALLS: Final = frozenset(ADDING | CLAIMING | WHOLE)
 _DEEDS: Final = ("commit", "release", "extend")
 
@@ -59,9 +59,9 @@ class Drawing(Draws[ManyWorld]):
     def _start(self, ref: str) -> Action | None:
         rng, world = self._rng, self._world
         if world.told and rng.random() < 0.3:
-            verbs = [verb for verb in ("reserve", "reserve", "clear") if verb in world.scenario.calls]
+            verbs = [verb for verb in ("acknowledge", "acknowledge", "clear") if verb in world.scenario.calls]
             return Action(
-                "start", (ref, rng.choice(list(world.told)), rng.choice(verbs or ["reserve"]), (), None)
+                "start", (ref, rng.choice(list(world.told)), rng.choice(verbs or ["acknowledge"]), (), None)
             )
         if rng.random() < 0.3 and (owed := world.debts.all(world.watch.now())):
             return self._again(ref, owed)

@@ -200,7 +200,7 @@ class ManyWorld(Stage):
             error.__cause__ = asyncio.CancelledError()
         _, value = seats.ended(ask, records, answer, error, self.watch.now())
         name = call.owner.name
-        if ask.verb in ("reserve", "clear", "delete"):
+        if ask.verb in ("acknowledge", "clear", "delete"):
             self.told.pop(name, None)
         for record, one in zip(records, value if isinstance(value, list) else [value], strict=False):
             if record.verb == "claim" and record.answer == "claimed" and record.equal is None:
