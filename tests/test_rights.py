@@ -81,7 +81,9 @@ def whole_api(client: Any) -> set[str]:
     with pytest.raises(OutcomeUnknownError) as unknown:
         BloomFilter(client, "seen", **SHORT).add("e")
     assert f.add("e", token=unknown.value.token)
-    claims = [Watched(claim, used) for claim in (f.claim("f", 9), *f.claim_many(["g", "g", "a"], 9))]
+    claims = [
+        Watched(claim, used) for claim in (f.claim("f", lease=9), *f.claim_many(["g", "g", "a"], lease=9))
+    ]
     assert [claim.state for claim in claims] == ["claimed", "claimed", "claimed", "done"]
     claims[0].extend(20)
     claims[0].commit()
@@ -117,7 +119,7 @@ def whole_claims(f: Any, claim: Any) -> None:
     """Use the remaining names of claims and columns."""
     assert (claim.is_own, claim.lost, claim.remaining) == (False, False, 0)
     assert claim.from_token(f._target, claim.token).state == "done"
-    held = f.claim_many(["r"], 9, owner="rank 1")
+    held = f.claim_many(["r"], lease=9, owner="rank 1")
     assert f.extend_many(held, 20) == ["claimed"]
     assert f.release_many(held) == ["released"]
     assert f.commit_many(f.claim_many(["f", "f"])) == ["done", "done"]
@@ -130,7 +132,7 @@ async def whole_claims_asyncio(f: Any, claim: Any) -> None:
     """Do the same with the asyncio classes."""
     assert (claim.is_own, claim.lost, claim.remaining) == (False, False, 0)
     assert claim.from_token(f._target, claim.token).state == "done"
-    held = await f.claim_many(["r"], 9, owner="rank 1")
+    held = await f.claim_many(["r"], lease=9, owner="rank 1")
     assert await f.extend_many(held, 20) == ["claimed"]
     assert await f.release_many(held) == ["released"]
     assert await f.commit_many(await f.claim_many(["f", "f"])) == ["done", "done"]
@@ -166,7 +168,8 @@ async def whole_api_asyncio(client: Any) -> set[str]:
         await bloomredis.asyncio.BloomFilter(client, "seen", **SHORT).add("e")
     assert await f.add("e", token=unknown.value.token)
     claims = [
-        Watched(claim, used) for claim in (await f.claim("f", 9), *await f.claim_many(["g", "g", "a"], 9))
+        Watched(claim, used)
+        for claim in (await f.claim("f", lease=9), *await f.claim_many(["g", "g", "a"], lease=9))
     ]
     assert [claim.state for claim in claims] == ["claimed", "claimed", "claimed", "done"]
     await claims[0].extend(20)
@@ -233,7 +236,7 @@ def other_kinds(client: Any, used: set[str]) -> None:
     sharded = Watched(ShardedBloomFilter, used).open
     f = Watched(ShardedBloomFilter(client, "seen", **OPTIONS), used)
     assert list(f.dedupe(["a", "b", "a"])) == ["a", "b"]
-    with f.claim("c", 9) as claim:
+    with f.claim("c", lease=9) as claim:
         assert claim
     f.expire(50)
     assert f.update(LOADED) == len(LOADED)
@@ -260,7 +263,7 @@ async def other_kinds_asyncio(client: Any, used: set[str]) -> None:
     sharded = Watched(bloomredis.asyncio.ShardedBloomFilter, used).open
     f = Watched(bloomredis.asyncio.ShardedBloomFilter(client, "seen", **OPTIONS), used)
     assert [item async for item in f.dedupe(["a", "b", "a"])] == ["a", "b"]
-    async with f.claim("c", 9) as claim:
+    async with f.claim("c", lease=9) as claim:
         assert claim
     await f.expire(50)
     assert await f.update(LOADED) == len(LOADED)
@@ -370,7 +373,7 @@ def use_module(client: redis.Redis) -> None:
         assert pipe.execute() == [1, 1]
     with pytest.raises(OutcomeUnknownError):
         BloomFilter(client, "seen", min_replicas=1, replica_timeout=0.01, **MODULE).add("e")
-    claims = f.claim_many(["f", "g"], 9)
+    claims = f.claim_many(["f", "g"], lease=9)
     claims[0].extend(20)
     claims[0].commit()
     claims[1].release()
@@ -430,7 +433,7 @@ def test_the_rights_of_other_layouts(server: Server, layout: str) -> None:
                         continue
                     assert any(f.add_many(range(100)))
                     assert f.contains(1)
-                    f.claim("b", 60).commit()
+                    f.claim("b", lease=60).commit()
                     assert f.contains("b")
                     assert f.delete()
 

@@ -55,7 +55,9 @@ class Kept:
 
     def _ours(self, keys: Iterable[bytes]) -> set[bytes]:
         """Return the keys that this run or an earlier run of this part keeps; no two `keys` are equal."""
-        claims = dict(zip(keys, self._seen.claim_many(keys, self._lease, owner=self._owner), strict=True))
+        claims = dict(
+            zip(keys, self._seen.claim_many(keys, lease=self._lease, owner=self._owner), strict=True)
+        )
         if any(claim.is_own for claim in claims.values()):  # to drop them would lose them if that run fails
             raise ClaimLostError(
                 f"another run of {self._owner} holds its items", advice="rerun it when that has ended"

@@ -123,7 +123,7 @@ class _Gate:
             return view()
         if not isinstance(found, Answer):
             try:
-                found = self._seen.claim(found, self._lease, renew=True)
+                found = self._seen.claim(found, lease=self._lease, renew=True)
             except BloomError:
                 found = away()
         if isinstance(found, Answer) or not found:
@@ -146,7 +146,7 @@ class _Gate:
             return await view()
         if not isinstance(found, Answer):
             try:
-                found = await self._seen.claim(found, self._lease, renew=True)
+                found = await self._seen.claim(found, lease=self._lease, renew=True)
             except BloomError:
                 found = away()
         if isinstance(found, Answer) or not found:

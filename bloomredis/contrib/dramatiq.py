@@ -90,7 +90,7 @@ class Once(Middleware):
             item = self._item(actor, body, args, kwargs)
             if item is None:
                 return body(*args, **kwargs)
-            claim = self._seen.claim(item, self._lease, renew=self._renew)
+            claim = self._seen.claim(item, lease=self._lease, renew=self._renew)
             if not claim:
                 self._check_copy(actor.broker, message, claim)
                 on_done = actor.options.get("on_done")

@@ -67,7 +67,7 @@ def once(
             yield
             return
         try:
-            claim = await seen.claim(item, lease, renew=renew)
+            claim = await seen.claim(item, lease=lease, renew=renew)
         except BloomError as error:
             raise await _refusal(away("event"), request) from error
         if not claim:

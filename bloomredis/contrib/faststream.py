@@ -83,7 +83,7 @@ class Once:
             return nullcontext() if is_kept(self._missing, f"message {message.message_id}") else None
         while True:
             try:
-                claim = await self._seen.claim(item, self._lease, renew=True)
+                claim = await self._seen.claim(item, lease=self._lease, renew=True)
             except BloomError as error:
                 if not error.transient:
                     raise

@@ -252,7 +252,7 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
     async def _run(self, item: Any, scope: Any, body: AsgiBody, send: Any) -> AsgiApp | None:
         """Run the application if the item is new, and return None; else return what answers in its place."""
         try:
-            claim = await self._seen.claim(item, self._lease, renew=True)
+            claim = await self._seen.claim(item, lease=self._lease, renew=True)
         except BloomError:
             return away().asgi
         if not claim:
@@ -301,7 +301,7 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
     def _run(self, item: Any, environ: dict[str, Any], body: WsgiBody) -> _Response | WsgiApp:
         """Return the application's response if the item is new, else the application that answers instead."""
         try:
-            claim = self._seen.claim(item, self._lease, renew=True)
+            claim = self._seen.claim(item, lease=self._lease, renew=True)
         except BloomError:
             return away().wsgi
         if not claim:

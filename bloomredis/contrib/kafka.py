@@ -136,7 +136,7 @@ class Batches(Partitions):
 
     def _claimed(self, read: Read) -> Batch:
         with self._claiming(read) as items:
-            claims = self._seen.claim_many(keyed(items), self._lease)
+            claims = self._seen.claim_many(keyed(items), lease=self._lease)
         return Batch(self._seen, entries_of(read, items, claims), self._lease, whole=self._whole)
 
     def _assigned(self, offsets: dict[PartitionId, int]) -> list[Any]:
@@ -207,7 +207,7 @@ class AsyncBatches(Partitions):
 
     async def _claimed(self, read: Read) -> AsyncBatch:
         with self._claiming(read) as items:
-            claims = await self._seen.claim_many(keyed(items), self._lease)
+            claims = await self._seen.claim_many(keyed(items), lease=self._lease)
         return AsyncBatch(self._seen, entries_of(read, items, claims), self._lease, whole=self._whole)
 
     def _assigned(self, places: Iterable[PartitionId]) -> dict[Any, PartitionId]:

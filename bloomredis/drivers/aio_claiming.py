@@ -42,14 +42,14 @@ class Claimer(AsyncDriven, Generic[I]):
     def claim(
         self,
         item: I | WorkItem,
-        lease: float | timedelta = 30.0,
         *,
+        lease: float | timedelta = 30.0,
         renew: bool = False,
         owner: str | None = None,
     ) -> Claiming:
         # sync: @observed
         # sync: def claim(
-        # sync:     self, item: I | WorkItem, lease: float | timedelta = 30.0, *,
+        # sync:     self, item: I | WorkItem, *, lease: float | timedelta = 30.0,
         # sync:     renew: bool = False, owner: str | None = None,
         # sync: ) -> Claim:
         # both.
@@ -92,7 +92,7 @@ class Claimer(AsyncDriven, Generic[I]):
 
     @observed
     async def claim_many(
-        self, items: Iterable[I], lease: float | timedelta = 30.0, *, owner: str | None = None
+        self, items: Iterable[I], *, lease: float | timedelta = 30.0, owner: str | None = None
     ) -> list[Claim]:
         """Claim items; return a `Claim` of each, in order.  Equal items share one claim.
 
@@ -126,6 +126,7 @@ class Claimer(AsyncDriven, Generic[I]):
     async def extend_many(self, claims: Iterable[Claim], lease: float | timedelta) -> list[ClaimStatus]:
         """Hold items for `lease` seconds (or a timedelta) from now; return the state of each claim.
 
+        A lease that would have ended later stays as it is.
         The state is `"claimed"` or `"lost"`: see `commit_many`.
         """
         return await self._each(self._operations.extend_many, claims, lease)
@@ -221,7 +222,7 @@ class Claimer(AsyncDriven, Generic[I]):
                 value = work.value(*args, **kwargs)
                 # asyncio: needs neither a `Claiming` nor another look at the options
                 async with await self._claim(work.of(value), options, renew) as claim:
-                    # sync: with self.claim(work.of(value), lease, renew=renew) as claim:
+                    # sync: with self.claim(work.of(value), lease=lease, renew=renew) as claim:
                     # both.
                     if claim:
                         # asyncio:

@@ -41,8 +41,8 @@ class Claimer(Driven, Generic[I]):
     def claim(
         self,
         item: I | WorkItem,
-        lease: float | timedelta = 30.0,
         *,
+        lease: float | timedelta = 30.0,
         renew: bool = False,
         owner: str | None = None,
     ) -> Claim:
@@ -79,7 +79,7 @@ class Claimer(Driven, Generic[I]):
 
     @observed
     def claim_many(
-        self, items: Iterable[I], lease: float | timedelta = 30.0, *, owner: str | None = None
+        self, items: Iterable[I], *, lease: float | timedelta = 30.0, owner: str | None = None
     ) -> list[Claim]:
         """Claim items; return a `Claim` of each, in order.  Equal items share one claim.
 
@@ -113,6 +113,7 @@ class Claimer(Driven, Generic[I]):
     def extend_many(self, claims: Iterable[Claim], lease: float | timedelta) -> list[ClaimStatus]:
         """Hold items for `lease` seconds (or a timedelta) from now; return the state of each claim.
 
+        A lease that would have ended later stays as it is.
         The state is `"claimed"` or `"lost"`: see `commit_many`.
         """
         return self._each(self._operations.extend_many, claims, lease)
@@ -190,7 +191,7 @@ class Claimer(Driven, Generic[I]):
             @functools.wraps(function)
             def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | Any:
                 value = work.value(*args, **kwargs)
-                with self.claim(work.of(value), lease, renew=renew) as claim:
+                with self.claim(work.of(value), lease=lease, renew=renew) as claim:
                     if claim:
                         return complete(function, function(*args, **kwargs))
                     if on_busy is None or claim.state != "busy":

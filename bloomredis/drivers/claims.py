@@ -64,7 +64,7 @@ class Claim(HeldClaim):
 
     @observed
     def extend(self, lease: float | timedelta) -> None:
-        """Hold the item for `lease` seconds (or a timedelta) from now.
+        """Hold the item for `lease` seconds (or a timedelta) from now; a lease that would end later stays.
 
         :raises ClaimLostError: the claim is not held any more.
         """

@@ -219,12 +219,12 @@ def test_a_row_of_another_run_is_not_dropped(seen: BloomFilter, monkeypatch: pyt
     batch = pa.table({"url": ["a", "b"]})
     claim_many = seen.claim_many
 
-    def late(keys: Iterable[bytes], lease: float, *, owner: str) -> Any:
+    def late(keys: Iterable[bytes], *, lease: float, owner: str) -> Any:
         """Claim some items with the owner of a call that began before the call that holds them."""
-        claim_many([*keys][1:], lease, owner=owner)
+        claim_many([*keys][1:], lease=lease, owner=owner)
         with monkeypatch.context() as inner:
             inner.setattr(ClaimState, "is_replaceable", property(lambda _: False))
-            return claim_many(keys, lease, owner=owner)
+            return claim_many(keys, lease=lease, owner=owner)
 
     monkeypatch.setattr(seen, "claim_many", late)
     with pytest.raises(ClaimLostError, match="another run"):

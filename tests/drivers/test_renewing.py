@@ -242,7 +242,7 @@ def test_a_renewal_that_is_cancelled_before_it_begins_has_a_next(
     """With the hole open the claim is never renewed again, so the test above would fail."""
 
     async def left(item: str) -> int:
-        async with made(any_server) as f, f.claim(item, 36_000, renew=True):
+        async with made(any_server) as f, f.claim(item, lease=36_000, renew=True):
             renewals = renewing._loops[asyncio.get_running_loop()]
             schedule = renewals._schedule
             with own_tasks_cancelled(0, code="") as cancelled:
@@ -277,11 +277,13 @@ def test_a_claim_while_another_claim_begins(
     f = make(any_client)
     for number in range(40):
         monkeypatch.setattr(renewing, "_threads", renewing._Threads())
-        claims = [f.claim(f"{number}:{i}", 36_000, renew=True) for i in range(earlier)]
+        claims = [f.claim(f"{number}:{i}", lease=36_000, renew=True) for i in range(earlier)]
 
         def claim_twice(number: int = number, claims: list[Any] = claims) -> int:
-            with at_line(where, number, lambda: claims.append(f.claim("inner", 36_000, renew=True))) as lines:
-                claims.append(f.claim(f"{number}", 36_000, renew=True))
+            with at_line(
+                where, number, lambda: claims.append(f.claim("inner", lease=36_000, renew=True))
+            ) as lines:
+                claims.append(f.claim(f"{number}", lease=36_000, renew=True))
             return len(lines)
 
         lines = outcome(started(claim_twice))
@@ -311,7 +313,7 @@ def test_one_thread_renews_all_claims(any_client: redis.Redis) -> None:
     """One named thread renews the claims of several filters over one client, at different times."""
     f, other = make(any_client), BloomFilter(any_client, "other", **SIZE)
     before = set(threading.enumerate())
-    claims = [f.claim("a", renew=True), f.claim("b", 60, renew=True), other.claim("a", renew=True)]
+    claims = [f.claim("a", renew=True), f.claim("b", lease=60, renew=True), other.claim("a", renew=True)]
     assert [each.name for each in set(threading.enumerate()) - before] == ["bloomredis-renewals"]
     for key in any_client.keys("*claim*"):
         any_client.pexpire(key, SHORT)
@@ -383,7 +385,7 @@ def test_a_failed_renewal_is_made_again(any_server: Server, any_client: redis.Re
 
 def test_a_lease_that_nobody_renewed_is_over(any_client: redis.Redis, clock: Clock) -> None:
     """The client knows without asking that a lease is over, as it cannot ask a server that is away."""
-    claim = make(any_client).claim("a", 60)
+    claim = make(any_client).claim("a", lease=60)
     assert not claim.lost
     clock.advance(60)
     assert (claim.lost, claim.remaining) == (True, 0)
@@ -427,7 +429,7 @@ def test_nothing_of_it_survives_a_fork(any_server: Server) -> None:
 def test_remaining_says_when_to_come_again(bloom: Any, client: redis.Redis) -> None:
     """For a busy item it is the rest of its holder's lease; it is 0 for done, released or lost items."""
     f = bloom(client, "seen", **SIZE)
-    claims = f.claim_many(["a", "b"], 20)
+    claims = f.claim_many(["a", "b"], lease=20)
     busy = f.claim_many(["b", "c", "a"])
     client.pexpire(claim_key_of(client, claims[0]), 5_000)
     again = f.claim("a")
@@ -466,7 +468,7 @@ def test_a_function_runs_once_for_an_item(any_client: redis.Redis) -> None:
 
     assert ship("o1", carrier="rail") == "o1 by rail"
     assert ship("o1", carrier="road") == Skipped("o1", "done", 0)
-    held = f.claim(ship.item("o2", "rail"), 20)
+    held = f.claim(ship.item("o2", "rail"), lease=20)
     skipped: Any = ship("o2", "rail")
     assert (skipped.item, skipped.state) == ("o2", "busy")
     assert 19 < skipped.remaining <= 20.001
@@ -540,7 +542,7 @@ def test_on_busy_decides_about_a_busy_item(any_client: redis.Redis) -> None:
         return "later"
 
     work = f.once(None, on_busy=again)(str.upper)
-    held = f.claim("a", 20)
+    held = f.claim("a", lease=20)
     assert work("a") == "later"
     with pytest.raises(TimeoutError):
         work("a")
@@ -564,7 +566,7 @@ def test_on_busy_of_asyncio_may_be_awaited(any_server: Server, *, is_coroutine: 
         async with made(any_server) as f:
             on_busy: Any = later if is_coroutine else lambda item, left: f"{item} in {left:.0f} s"
             work: Any = f.once(None, on_busy=on_busy)(coroutine)  # type: ignore[no-untyped-call]  # typed as Any
-            held = await f.claim("a", 20)
+            held = await f.claim("a", lease=20)
             assert await work("a") == "a in 20 s"
             await held.release()
             assert await work("a") == "a"

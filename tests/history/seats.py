@@ -24,8 +24,8 @@ VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "add_many": lambda f, ask: f.add_many(ask.items),
     "contains": lambda f, ask: f.contains(ask.items[0]),
     "remove": lambda f, ask: f.remove(ask.items[0], token=ask.token),
-    "claim": lambda f, ask: f.claim(ask.items[0], ask.lease, renew=ask.renews, owner=ask.holder),
-    "claim_many": lambda f, ask: f.claim_many(ask.items, ask.lease, owner=ask.holder),
+    "claim": lambda f, ask: f.claim(ask.items[0], lease=ask.lease, renew=ask.renews, owner=ask.holder),
+    "claim_many": lambda f, ask: f.claim_many(ask.items, lease=ask.lease, owner=ask.holder),
     "commit_many": lambda f, ask: f.commit_many([claim for _, claim in ask.claims]),
     "release_many": lambda f, ask: f.release_many([claim for _, claim in ask.claims]),
     "commit": lambda _, ask: ask.claim[1].commit(),  # type: ignore[index]  # a claim's ask has one

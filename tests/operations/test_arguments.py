@@ -64,6 +64,16 @@ def test_bad_parameters(arguments: dict[str, Any], error: type[Exception], seen:
         BloomFilter(NoClient(), "f", **arguments)
 
 
+@for_each("half", [bloomredis.BloomFilter, bloomredis.asyncio.BloomFilter])
+def test_a_lease_has_its_name(half: Any) -> None:
+    """A number after the item could be anything, so it is refused when the call is made."""
+    client: Any = redis.Redis(port=1) if half is bloomredis.BloomFilter else redis.asyncio.Redis(port=1)
+    seen = half(client, "seen", capacity=100, error_rate=0.01)
+    for call in (seen.claim, seen.claim_many):
+        with pytest.raises(TypeError, match="positional argument"):
+            call("a", 5)
+
+
 @for_each(("name", "error"), [("", ValueError), (b"f", TypeError), (None, TypeError)])
 def test_bad_names(name: Any, error: type[Exception]) -> None:
     """A name must be a non-empty str."""

@@ -356,7 +356,7 @@ def test_a_token_is_the_claim(any_server: Server, kind: str, item: Any) -> None:
     """Another object commits the claim by its token, with the original item."""
     cls = getattr(bloomredis, kind)
     f, other = (make(cls, any_server.client(), **KINDS[kind]) for _ in range(2))
-    claim = f.claim(item, 5, owner="me")
+    claim = f.claim(item, lease=5, owner="me")
     same = Claim.from_token(other, claim.token)
     assert (same.item, same.state) == (item, "claimed")
     assert 4 < same.remaining <= 5
@@ -389,7 +389,7 @@ def test_a_token_for_an_object_that_is_behind(any_server: Server, kind: str) -> 
     for each in (f, behind, follows):
         each.create()
     f.clear()
-    claims = f.claim_many(["a", "b"], 600)
+    claims = f.claim_many(["a", "b"], lease=600)
     Claim.from_token(follows, claims[0].token).commit()
     late = Claim.from_token(behind, claims[1].token)
     with pytest.raises(FilterLostError):

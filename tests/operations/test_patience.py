@@ -152,7 +152,7 @@ def test_a_connection_that_comes_late(any_server: Server, commit: Commit) -> Non
     """A commit that finds no free connection is retried."""
     with any_server.client(max_connections=1) as client:
         f = BloomFilter(client, "seen", **SIZE)
-        claim = f.claim("a", 60)
+        claim = f.claim("a", lease=60)
         taken = client.connection_pool.get_connection()
         back = threading.Timer(0.2, client.connection_pool.release, (taken,))
         back.start()
@@ -166,7 +166,7 @@ def test_a_connection_that_never_comes(any_server: Server, commit: Commit) -> No
     """The commit raises the client's error when its lease has ended."""
     with any_server.client(max_connections=1) as client:
         f = BloomFilter(client, "seen", **SIZE)
-        claim = f.claim("a", 0.3)
+        claim = f.claim("a", lease=0.3)
         taken = client.connection_pool.get_connection()
         with pytest.raises((ConnectionFailedError, BatchInterruptedError), match="Too many connections"):
             commit(f, claim)
@@ -180,13 +180,13 @@ def test_a_lease_begins_when_its_call_is_sent(
 ) -> None:
     """A call that waits in the client for most of the lease, or for longer, holds the item for all of it."""
     f = bloom(wrapped(any_client), "seen", **SIZE)
-    (held,) = f.claim_many(["warm"], 30)
+    (held,) = f.claim_many(["warm"], lease=30)
     f.extend_many([held], 30)
     waiting(getattr(f, "_filter", f)._client, clock, 25)
     if verb == "claim":
-        held = f.claim("a", 20)
+        held = f.claim("a", lease=20)
     elif verb == "claim_many":
-        (held,) = f.claim_many(["a"], 20)
+        (held,) = f.claim_many(["a"], lease=20)
     elif verb == "extend":
         bloom.wait(held.extend(30))
     else:
@@ -222,7 +222,7 @@ def test_a_restart_within_the_lease(
     """Work that ends while the server restarts is committed when the server is back."""
     with running(any_server.binary, *KEPT) as server, impatient(server) as client:
         f = BloomFilter(client, "seen", **SIZE)
-        claim = f.claim("a", 60)
+        claim = f.claim("a", lease=60)
         server.stop()
         back = threading.Timer(0.5, server.start)
         back.start()
@@ -271,7 +271,7 @@ def test_a_refusal_that_passes(any_server: Server, commit: Commit) -> None:
     """A commit is retried while a server refuses writes for a while."""
     with running(any_server.binary) as server, impatient(server) as client, server.client() as admin:
         f = BloomFilter(client, "seen", **SIZE)
-        claim = f.claim("a", 60)
+        claim = f.claim("a", lease=60)
         admin.config_set("min-replicas-to-write", 1)
         back = threading.Timer(0.3, admin.config_set, ("min-replicas-to-write", 0))
         back.start()
@@ -291,7 +291,7 @@ def test_a_refusal_that_stays(any_server: Server, commit: Commit, caplog: pytest
         f = BloomFilter(
             stack.enter_context(impatient(server, username="worker", password="")), "seen", **SIZE
         )
-        claim = f.claim("a", 60)
+        claim = f.claim("a", lease=60)
         admin.acl_setuser("worker", enabled=True, commands=["-evalsha", "-eval"])
         with pytest.raises((ServerRefusedError, BatchInterruptedError), match="permission"):
             commit(f, claim)
@@ -303,7 +303,7 @@ def test_a_server_that_stays_away(any_server: Server, commit: Commit) -> None:
     """The commit ends with the lease, and its error says that no answer came."""
     with running(any_server.binary) as server, impatient(server) as client:
         f = BloomFilter(client, "seen", **SIZE)
-        claim = f.claim("a", 0.6)
+        claim = f.claim("a", lease=0.6)
         server.stop()
         with pytest.raises((OutcomeUnknownError, BatchInterruptedError)):
             commit(f, claim)
@@ -315,7 +315,7 @@ def test_a_lost_claim_is_told_at_once(any_server: Server, commit: Commit) -> Non
     """A lost claim is an answer, so nothing is retried."""
     with any_server.client() as client:
         f = BloomFilter(client, "seen", **SIZE)
-        claim = f.claim("a", 60)
+        claim = f.claim("a", lease=60)
         client.delete(*client.keys("*claim*"))
         if commit is COMMITS[2]:
             commit(f, claim)
@@ -331,7 +331,7 @@ def test_a_commit_without_a_name_is_made_once(any_server: Server, commit: Commit
     with proxied(any_server.socket) as proxy, proxy.client() as client:
         f = BloomFilter(client, "seen", retry_safe=False, **SIZE)
         f.claim("warm").commit()
-        claim = f.claim("a", 60)
+        claim = f.claim("a", lease=60)
         proxy.plan("commit", lost)
         with pytest.raises((OutcomeUnknownError, BatchInterruptedError)):
             commit(f, claim)

@@ -46,18 +46,18 @@ def use_items(f: Any, many: int) -> None:
 
 def use_claims(f: Any, client: redis.Redis) -> None:
     """Claim, extend, release and commit, one item and several, some of them held by another or done."""
-    f.claim("held", 60)
+    f.claim("held", lease=60)
     first, second, third = (
-        f.claim_many(["free", "held", "a"], 60, owner="me"),
-        f.claim("c", 60),
-        f.claim("d", 60),
+        f.claim_many(["free", "held", "a"], lease=60, owner="me"),
+        f.claim("c", lease=60),
+        f.claim("d", lease=60),
     )
-    f.claim_many(["free", "e"], 90, owner="me")
+    f.claim_many(["free", "e"], lease=90, owner="me")
     second.extend(600)
     second.commit()
     third.release()
-    f.commit_many([first[0], *f.claim_many(["g", "h"], 60)])
-    lost = f.claim("lost", 60)
+    f.commit_many([first[0], *f.claim_many(["g", "h"], lease=60)])
+    lost = f.claim("lost", lease=60)
     for key in client.scan_iter("*:claim:*"):
         client.delete(key)
     with pytest.raises(BloomError):

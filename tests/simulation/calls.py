@@ -215,9 +215,9 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
 _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "contains": lambda f, _, items: f.contains(items[0]),
     "acknowledge": lambda f, _, __: f.acknowledge(),
-    "claim": lambda f, request, items: f.claim(items[0], LEASE, renew=request.renews),
-    "claim_as": lambda f, request, items: f.claim(items[0], LEASE, owner=request.holder),
-    "claim_many": lambda f, _, items: f.claim_many(items, LEASE),
+    "claim": lambda f, request, items: f.claim(items[0], lease=LEASE, renew=request.renews),
+    "claim_as": lambda f, request, items: f.claim(items[0], lease=LEASE, owner=request.holder),
+    "claim_many": lambda f, _, items: f.claim_many(items, lease=LEASE),
     "commit": lambda _, request, __: request.held.commit(),
     "release": lambda _, request, __: request.held.release(),
     "extend": lambda _, request, __: request.held.extend(EXTENDED),

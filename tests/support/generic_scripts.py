@@ -165,7 +165,7 @@ class Pair:
             stored: Any = client.get("f")
             client.set("f", stored[:-100])
         if self._kind == "ended":
-            f.claim("kept", 1000)  # the record outlives the layers
+            f.claim("kept", lease=1000)  # the record outlives the layers
             wait_until("the layers have ended", lambda: self._is_ended(handle))
         return handle
 

@@ -151,7 +151,7 @@ async def long_claims(seen: BloomFilter, urls: list[str]) -> None:
 
 async def batches_of_claims(seen: BloomFilter, urls: list[str]) -> None:
     """Many claims in one round trip."""
-    claims = await seen.claim_many(urls, 60, owner="partition 3")
+    claims = await seen.claim_many(urls, lease=60, owner="partition 3")
     await seen.extend_many(claims, timedelta(minutes=5))
     await seen.release_many(claims[:1])
     states = await seen.commit_many(claims)

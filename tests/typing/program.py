@@ -319,7 +319,7 @@ def long_claims(seen: BloomFilter, urls: list[str]) -> None:
 
 def batches_of_claims(seen: BloomFilter, urls: list[str]) -> None:
     """Many claims in one round trip."""
-    claims = seen.claim_many(urls, 60, owner="partition 3")
+    claims = seen.claim_many(urls, lease=60, owner="partition 3")
     if "lost" in seen.extend_many(claims, timedelta(minutes=5)):
         seen.release_many(claim for claim in claims if claim)
     states = seen.commit_many(claims)

@@ -99,7 +99,7 @@ def test_batches_of_claims(cluster_client: Any, bloom: Any, kind: str, options: 
 def test_a_claim_is_renewed_on_a_cluster(cluster_client: Any) -> None:
     """A claim is renewed while its block runs, and its token can be used elsewhere."""
     f = BloomFilter(cluster_client, "seen", **SMALL)
-    with f.claim("a", 6, renew=True) as claim:
+    with f.claim("a", lease=6, renew=True) as claim:
         key = f"{{seen}}:claim:{hash_bytes('a').hex()}"
         cluster_client.pexpire(key, 4000)
         wait_until("it is renewed", lambda: cluster_client.pttl(key) > 4000)

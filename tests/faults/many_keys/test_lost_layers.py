@@ -182,7 +182,7 @@ def test_reading_what_has_ended_makes_nothing(client: redis.Redis, bloom: Any) -
 def test_a_claim_outlasts_the_end(client: redis.Redis, bloom: Any) -> None:
     """Work longer than the window is committed, if its lease lasts."""
     f = bloom(client, "seen", kind=ROTATING, **SHORT)
-    short, long = f.claim("a", 10), f.claim("b", 600)
+    short, long = f.claim("a", lease=10), f.claim("b", lease=600)
     bloom.wait(short.extend(600))
     wait_until("the layer is over", lambda: not client.exists(FIRST))
     assert 500 < client.ttl(RECORD) <= 600
@@ -196,7 +196,7 @@ def test_a_claim_after_the_end(client: redis.Redis, bloom: Any) -> None:
     f = bloom(client, "seen", kind=ROTATING, **SHORT)
     f.add("a")
     end(client)
-    claim = f.claim("a", 60)
+    claim = f.claim("a", lease=60)
     assert claim.state == "claimed"
     bloom.wait(claim.commit())
     assert f.contains("a")

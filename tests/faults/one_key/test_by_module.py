@@ -217,7 +217,7 @@ def test_a_commit_that_is_refused_leaves_the_claim(direct: redis.Redis, server: 
     seen = BloomFilter(direct, "seen", **MODULE)
     seen.add("opened")
     with without(direct, server, "") as worker:
-        claim = BloomFilter(worker, "seen", **MODULE).claim("a", 60)
+        claim = BloomFilter(worker, "seen", **MODULE).claim("a", lease=60)
         with without(direct, server, right), pytest.raises(ServerRefusedError, match="NOPERM"):
             claim.commit()
         assert (seen.contains("a"), seen.claim("a").state) == (False, "busy")

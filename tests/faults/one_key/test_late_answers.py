@@ -130,7 +130,7 @@ def test_a_machine_that_slept(any_proxy: Proxy, admin: redis.Redis, clock: Clock
     """The time asleep counts: receipts and leases have expired."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
-    claim = f.claim("claimed", 60)
+    claim = f.claim("claimed", lease=60)
 
     def suspended() -> None:
         clock.sleep_deeply(LATE)

@@ -142,7 +142,7 @@ def test_the_tasks_of_a_batch_share_scripts(server: Server) -> None:
             await (await seen.claim("warm")).commit()
 
             async def work(worker: int) -> None:
-                async with seen.claim(f"a-{worker}", 60 + worker % 2) as claim:
+                async with seen.claim(f"a-{worker}", lease=60 + worker % 2) as claim:
                     assert claim
                     assert 59 + worker % 2 < claim.remaining <= 60 + worker % 2
                     await claim.extend(90)
@@ -215,7 +215,7 @@ def test_a_claim_that_is_committed_beside_a_batch_with_it(any_proxy: Proxy, any_
 def test_a_commit_without_a_reply_beside_one_that_is_answered(any_proxy: Proxy) -> None:
     """The claim is done, and neither caller gets an error."""
     seen = BloomFilter(any_proxy.client(), "seen", capacity=1000, error_rate=1e-9)
-    claim = seen.claim("x", 60)
+    claim = seen.claim("x", lease=60)
     late = Held(lost, executed=False)
     any_proxy.plan("commit", late)
     second = started(claim.commit)
