@@ -56,6 +56,10 @@ class FilterMismatchError(BloomError):
     """
 
 
+class FilterExistsError(FilterMismatchError):
+    """The name for a restored filter or a copy is in use; its key was left unchanged."""
+
+
 class FilterLostError(BloomError):
     """A filter that this object has used is gone, or another client has cleared or replaced it.
 

@@ -83,7 +83,7 @@ class Portable(AsyncDriven, Generic[I]):
         :param encode: as in the constructor; it must be the `encode` of the saved filter.
         :param progress: called with the number of bytes done so far, and the total.
         :raises ValueError: the file was cut or changed, or has a filter of another class.
-        :raises FilterMismatchError: the name is taken; its key is left unchanged.
+        :raises FilterExistsError: the name is taken; its key is left unchanged.
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         own = made._operations
@@ -103,7 +103,7 @@ class Portable(AsyncDriven, Generic[I]):
 
         This is `save` and `restore` without a file: the bits pass through this process, in constant memory.
 
-        :raises FilterMismatchError: the name is taken; its key is left unchanged.
+        :raises FilterExistsError: the name is taken; its key is left unchanged.
         :raises FilterLostError: the filter was cleared or lost meanwhile; no copy was made.
         """
         stored = transfer.stored_of(self._operations)

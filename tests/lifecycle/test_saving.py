@@ -21,6 +21,7 @@ import redis
 import bloomredis
 from bloomredis import (
     BloomFilter,
+    FilterExistsError,
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
@@ -85,8 +86,10 @@ def test_nothing_is_overwritten(any_client: redis.Redis, kind: str) -> None:
     before = set(any_client.scan_iter())
     for name in ("seen", "taken"):
         file.seek(0)
-        with pytest.raises(FilterMismatchError):
+        with pytest.raises(FilterExistsError, match="exists already"):
             getattr(bloomredis, KINDS[kind][0]).restore(any_client, name, file)
+        with pytest.raises(FilterExistsError, match="exists already"):
+            getattr(bloomredis, KINDS[kind][0]).open(any_client, "seen").copy(any_client, name)
     assert {key for key in any_client.scan_iter() if b"receipt" not in key} <= before
     assert any_client.get("taken") == b"x"
 
@@ -253,7 +256,7 @@ def test_a_rotating_filter_comes_back_without_what_it_forgot(any_client: redis.R
     restored = RotatingBloomFilter.restore(any_client, "copy", io.BytesIO(data))
     assert not restored.contains("old")
     assert restored.add("old")
-    with pytest.raises(FilterMismatchError):
+    with pytest.raises(FilterExistsError):
         RotatingBloomFilter.restore(any_client, "copy", io.BytesIO(data))
 
 

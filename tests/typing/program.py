@@ -26,6 +26,7 @@ from bloomredis import (
     ClaimUncheckedError,
     ConnectionFailedError,
     CountingBloomFilter,
+    FilterExistsError,
     FilterFullError,
     FilterInfo,
     FilterLostError,
@@ -394,7 +395,7 @@ def faults(seen: BloomFilter, names: list[str]) -> list[bool]:
         return [seen.add(names[0], token=error.token)]
     except ServerRefusedError as error:
         log.warning("%s", error.word)
-    except (FilterNotFoundError, FilterMismatchError, FilterFullError):
+    except (FilterNotFoundError, FilterExistsError, FilterMismatchError, FilterFullError):
         seen.delete()
     except FilterLostError:
         seen.create()

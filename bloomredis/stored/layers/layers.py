@@ -228,7 +228,7 @@ class StoredLayers(Versioned[LayerRecord]):
     def begin_empty(self, like: LayerRecord) -> Op[None]:
         """Create an empty filter with a record's parameters.
 
-        :raises FilterMismatchError: the name is taken.
+        :raises FilterExistsError: the name is taken.
         """
         wanted = like.renewed()
         if (yield from self._push(None, wanted)).head.generation != wanted.head.generation:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.errors import FilterMismatchError
+from bloomredis.errors import FilterExistsError, FilterMismatchError
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
@@ -45,16 +45,19 @@ class RestoredShards:
         self._writings: dict[int, Writing] = {}
 
     def begin(self) -> Op[None]:
-        """Raise `FilterMismatchError` if a filter with this name, or a shard of it, exists."""
+        """Raise `FilterExistsError` if the key holds anything, or a shard exists."""
         rounds = None
-        while (found := (yield from self._stored.look())) is not None:
-            rounds = yield from next_round(rounds, self.name)
-            if found.record.state == IN_USE:
-                raise taken(self.name)
-            yield from self._stored.finish_work(found, None)
+        try:
+            while (found := (yield from self._stored.look())) is not None:
+                rounds = yield from next_round(rounds, self.name)
+                if found.record.state == IN_USE:
+                    raise taken(self.name)
+                yield from self._stored.finish_work(found, None)
+        except FilterMismatchError:  # of another kind
+            raise taken(self.name) from None
         shards = self._stored.shards_of(self._restored)
         if any((yield from self._stored.each(shard.seen() for shard in shards))):
-            raise FilterMismatchError(
+            raise FilterExistsError(
                 f"shards of {self.name!r} exist without their record, which was lost or is about to be "
                 "written",
                 advice="wait a minute if the record is being written; else delete() the filter, or use "
@@ -80,7 +83,7 @@ class RestoredShards:
     def publish(self) -> Op[None]:
         """Rename the shards, write the record, and set it in use.
 
-        :raises FilterMismatchError: the name is in use by now.
+        :raises FilterExistsError: the name is in use by now.
         """
         with OutcomeMatters(self.name, "check whether the filter exists now"):
             yield from self._publish()

@@ -26,7 +26,7 @@ from bloomredis.bits.blocked import FEWEST_OF_NUMPY, Blocked
 from bloomredis.bits.classic import Counting
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
-from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterExistsError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, finish_call
 from bloomredis.protocol.clock import next_round
@@ -417,6 +417,6 @@ class Stored(ABC):
         )
 
 
-def taken(name: str) -> FilterMismatchError:
+def taken(name: str) -> FilterExistsError:
     """Return the error for a name that is in use."""
-    return FilterMismatchError(f"{name!r} exists already", advice="delete it first, or use another name")
+    return FilterExistsError(f"{name!r} exists already", advice="delete it first, or use another name")
