@@ -33,6 +33,8 @@ _UNMEASURED: Final = "These figures come with the next whole run of `make bench`
 
 OURS, MODULE, NATIVE = Ours.name, OursByModule.name, RedisBloom.name
 _NEW: Final = batch.name_of("new", 1_000, 1e-2)
+_FINER: Final = batch.name_of("new", 1_000, 1e-3)
+_FINEST: Final = batch.name_of("new", 1_000, 1e-6)
 _TEN: Final = batch.name_of("new", 10, 1e-2)
 _TEST: Final = batch.name_of("contains", 1_000, 1e-2)
 _LOAD: Final = bulk.load_of(1_000_000)
@@ -78,6 +80,8 @@ RATIOS: Final = (
     Row("16 threads in `add()`", "16 threads in BF.ADD", concurrency.THREADS, OURS, NATIVE),
     Row("`add_many()` of 10 items at 1%", "BF.MADD", _TEN, OURS, NATIVE),
     Row("`add_many()` of 1,000 items at 1%", "BF.MADD", _NEW, OURS, NATIVE),
+    Row("`add_many()` of 1,000 items at 1e-3", "BF.MADD", _FINER, OURS, NATIVE),
+    Row("`add_many()` of 1,000 items at 1e-6", "BF.MADD", _FINEST, OURS, NATIVE),
     Row("`add_many()` of 1,000 items at 1%", "SETBITs in a pipeline", _NEW, OURS, PipelinedSetbit.name),
     Row("`contains_many()` of 1,000 items at 1%", "BF.MEXISTS", _TEST, OURS, NATIVE),
     Row("the same, server CPU", "BF.MEXISTS", _TEST, OURS, NATIVE, "cpu"),

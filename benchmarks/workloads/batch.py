@@ -19,6 +19,8 @@ from benchmarks.workloads.items import strings
 
 RATES: Final = (1e-2, 1e-6)
 SIZES: Final = (10, 100, 1_000, 10_000)
+_BETWEEN: Final = 1e-3
+"""An error rate of which only batches of 1,000 are measured."""
 _SLOW: Final = (Pottery, Valbloom)  # up to a second for 10,000 items
 
 
@@ -35,8 +37,8 @@ def short(error_rate: float) -> str:
 
 def workloads(*, quick: bool) -> Iterator[Workload]:
     """Yield the workloads; if `quick`, only the sizes on the pages."""
-    for error_rate in RATES:
-        for size in (10, 1_000) if quick else SIZES:
+    for error_rate in (*RATES, _BETWEEN):
+        for size in (1_000,) if error_rate == _BETWEEN else (10, 1_000) if quick else SIZES:
             calls = (10 if size == 10 else 1) if quick else {10: 50, 100: 10, 1_000: 4, 10_000: 1}[size]
             for verb in ("new", "known", "contains"):
                 yield Workload(
