@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -16,6 +18,7 @@ import bloomredis.compat
 from bloomredis.cli.kinds import CLASSES, Kind
 from tests.support.commands import COMMAND, ENVIRONMENT, answer, printed, run_command, started
 from tests.support.servers import Server
+from tests.support.sizes import sized
 from tests.support.values import for_each
 
 FIXED = ("--kind", "fixed", "--capacity", 100)
@@ -166,6 +169,34 @@ def test_a_full_disk(any_server: Server, log: Path) -> None:
     assert b"1 line is marked as seen in 'x'" in done.stderr
     assert b"No space left" in done.stderr
     assert len(printed("dedupe", "--url", any_server.url, "--name", "x", log).splitlines()) == 4999
+
+
+STOPS = {
+    "full disk": "ulimit -f {blocks}; exec {command} > {out}",
+    "closed pipe": "{command} | dd bs=61 count={taken} iflag=fullblock of={out}",
+    "Ctrl-C": "{command} > {out} & child=$!; while [ ! -s {out} ]; do :; done; kill -INT $child; wait $child",
+}
+"""Programs of a shell that stop a run after about half of its lines."""
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@sized("count", make_test=30_000, make_test_all=2_000_000)
+def test_no_line_is_lost_in_silence(any_server: Server, tmp_path: Path, stop: str, count: int) -> None:
+    """However a run is stopped: each line is printed, told to be marked, or printed by the next run."""
+    (tmp_path / "log").write_bytes(numbers(count))
+    own = ("--url", any_server.url, "--name", "x", "--capacity", str(count), "--error-rate", "1e-9")
+    command = shlex.join([*COMMAND, "dedupe", *own, str(tmp_path / "log")])
+    out = tmp_path / "out"
+    program = STOPS[stop].format(blocks=count * 61 // 2048, taken=count // 2, command=command, out=out)
+    shell = ["/bin/bash", "-mc", program]  # -m: a job in the background hears SIGINT
+    done = subprocess.run(shell, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+    told = sum(map(int, re.findall(rb"([\d,]+) lines? (?:is|are) marked", done.stderr.replace(b",", b""))))
+    taken = out.read_bytes().splitlines(keepends=True)
+    whole = [line for line in taken if len(line) == 61]
+    rest = printed("dedupe", *own, tmp_path / "log").splitlines(keepends=True)
+    assert (len(whole) + told + len(rest), len({*whole, *rest})) == (count, len(whole) + len(rest))
+    assert whole
+    assert rest or stop == "Ctrl-C"
 
 
 @pytest.mark.faults
