@@ -127,9 +127,8 @@ def _environment(folder: Path) -> dict[str, str]:
 def _print_ratio(name: str, base: str, own: Sequence[Times], other: Sequence[Times]) -> None:
     told = []
     for kind, column in (("wall", 0), ("processor", 1)):
-        low, median, high = statistics.quantiles(
-            [x[column] / y[column] for x, y in zip(own, other, strict=True)], n=4
-        )
+        ratios = [x[column] / y[column] for x, y in zip(own, other, strict=True)]
+        low, median, high = statistics.quantiles(ratios * 2 if len(ratios) == 1 else ratios, n=4)
         told.append(f"{median:.2f} times {kind} ({low:.2f} to {high:.2f})")
     print(f"{name} beside {base}: {', '.join(told)}")
 
