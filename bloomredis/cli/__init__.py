@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from signal import SIGINT
 from typing import NoReturn
 
 from bloomredis import __version__
@@ -19,11 +20,14 @@ def main() -> None:
         return
     try:
         from bloomredis.cli.app import run  # noqa: PLC0415 - typer may be missing
+
+        run()
+    except KeyboardInterrupt:  # before the command hears signals, or where it does not
+        sys.exit(128 + SIGINT)
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         _refuse(f"{error.name} is not installed; pip install 'bloomredis[cli]'")
-    run()
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -149,6 +149,19 @@ def test_without_typer() -> None:
     assert b"pip install 'bloomredis[cli]'" in done.stderr
 
 
+def test_ctrl_c_before_the_command_listens() -> None:
+    """While modules are imported, Ctrl-C ends the command without a traceback."""
+    program = (
+        "import sys, builtins\n"
+        "from bloomredis import cli\n"
+        "def interrupted(*_, **__): raise KeyboardInterrupt\n"
+        "builtins.__import__ = interrupted\n"
+        "cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
 def test_help_is_frugal() -> None:
     """`--help` imports no client library or progress bar, and needs no server."""
     program = (
