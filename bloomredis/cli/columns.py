@@ -94,15 +94,18 @@ def _joined(parts: Iterable[bytes]) -> bytes:
 
 
 class _Csv:
-    """Columns of CSV, by number or by the names in the header of each file."""
+    """Columns of CSV, by number or by the names in the header of each file.
+
+    :ivar names: the names; none if the columns have numbers, and the files no header.
+    """
 
     def __init__(self, chosen: Fields, delimiter: str) -> None:
         if len(delimiter) != 1:
             raise ValueError(f"--csv takes a --delimiter of one character, not {delimiter!r}")
         csv.field_size_limit(_LONGEST)
         self._delimiter = delimiter
-        self._names = [name for name in chosen if isinstance(name, str)]
-        self._picked = None if self._names else _picked(chosen)[0]
+        self.names = [name for name in chosen if isinstance(name, str)]
+        self._picked = None if self.names else _picked(chosen)[0]
 
     def records(self, batches: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         """Yield the records of a file; a newline between quotes is a part of its record."""
@@ -123,17 +126,12 @@ class _Csv:
     def header(self, record: bytes) -> None:
         """Find the columns in the header of a file.  Raises `ValueError`."""
         names = self._read(record)
-        absent = [name for name in self._names if name.encode() not in names]
+        absent = [name for name in self.names if name.encode() not in names]
         if absent:
             there = b", ".join(names).decode(errors="replace")
             raise ValueError(f"no column is called {', '.join(absent)}; the header has {there[:200]}")
-        at = [names.index(name.encode()) for name in self._names]
+        at = [names.index(name.encode()) for name in self.names]
         self._picked = _picked(Fields(slice(one, one + 1) for one in at))[0]
-
-    @property
-    def has_header(self) -> bool:
-        """True if the first record of a file has the names of its columns."""
-        return bool(self._names)
 
     def __call__(self, lines: list[bytes]) -> Iterable[bytes | None]:
         return [self._picked and self._picked(self._read(line)) for line in lines]
@@ -240,7 +238,7 @@ class Columns:
         if not isinstance(self._keys, _Csv):
             return [], batches
         batches = self._keys.records(batches)
-        first = next(filter(None, batches), []) if self._keys.has_header else []
+        first = next(filter(None, batches), []) if self._keys.names else []
         if first:
             self._keys.header(first[0])
         return first[:1], chain([first[1:]], batches)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -112,6 +111,8 @@ def dedupe(  # long: the signature declares every option
         if url is None:
             seen: Any = _private(kind, **parameters)  # type: ignore[arg-type]  # each of its own type
         else:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - a private run has no threads
+
             with stop.waiting():
                 # Receipts are worth their cost in a filter with a name only; any other run can be repeated.
                 client = connect(url, cluster=cluster, retries=RETRIES if name else 0)

@@ -65,12 +65,14 @@ class Deduping:
         self._untaken = list[Key]()
 
     def run(self, files: Iterable[Iterator[list[bytes]]]) -> None:
-        """Deduplicate file by file, each in batches; keep the header of the first."""
+        """Deduplicate file by file, each in batches; keep the first header."""
+        headers = list[bytes]()
         try:
-            for number, lines in enumerate(files):
+            for lines in files:
                 header, batches = self._columns.records(lines)
-                if self._writer and not number:
+                if not headers:
                     self._write([], header, None)
+                headers += header
                 for batch in batches:
                     for keys, own in self._pieces(*self._columns.split(batch, self.totals["read"])):
                         self._ask(keys, own)
@@ -138,20 +140,14 @@ class Deduping:
         passed = _merged(asked, answers)
         new = list(compress(asked, passed))
         self.totals["new"] += len(new)
-        if self._writer is None:
-            written: Sequence[bytes] = []
-        elif self._repeated:
+        written: Any = new if self._writer and keys is lines and not self._repeated else []
+        if self._writer and written is not new:
             first, unanswered = dict.fromkeys(new), set(asked[len(passed) :])
             written = [
                 line
                 for key, line in zip(keys, lines, strict=True)
-                if first.pop(key, key) is not None and key not in unanswered
+                if (first.pop(key, key) is None) is not self._repeated and key not in unanswered
             ]
-        elif keys is lines:
-            written = new  # type: ignore[assignment]  # whole lines are their keys
-        else:
-            first = dict.fromkeys(new)
-            written = [line for key, line in zip(keys, lines, strict=True) if first.pop(key, key) is None]
         self._write(new, written, error)
 
     def _add(self, keys: Sequence[Key]) -> Answers:

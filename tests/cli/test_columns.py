@@ -51,15 +51,15 @@ def test_columns_by_name(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b'id,day,"the text"\n1,mo,x\n1,mo,y\n1,tu,x\n')
     (tmp_path / "two").write_bytes(b"day,id\nmo,1\nwe,1\n")
     (tmp_path / "none").write_bytes(b"")
-    files = [tmp_path / name for name in ("one", "none", "two")]
+    files = [tmp_path / name for name in ("none", "one", "two")]
     done = printed("dedupe", "--csv", "--field", "id,day", *files)
     assert done == b'id,day,"the text"\n1,mo,x\n1,tu,x\nwe,1\n'
     assert (
         printed("dedupe", "--csv", "-f", "id,day", "--count", *files)
         == b"read     5\nnew      3\nmissing  0\n"
     )
-    assert printed("dedupe", "--csv", "-f", "the text", files[0]) == b'id,day,"the text"\n1,mo,x\n1,mo,y\n'
-    assert printed("dedupe", "--csv", "-f", "id", "-D", files[0]) == b'id,day,"the text"\n1,mo,y\n1,tu,x\n'
+    assert printed("dedupe", "--csv", "-f", "the text", files[1]) == b'id,day,"the text"\n1,mo,x\n1,mo,y\n'
+    assert printed("dedupe", "--csv", "-f", "id", "-D", files[1]) == b'id,day,"the text"\n1,mo,y\n1,tu,x\n'
 
 
 def test_a_column_that_no_header_has() -> None:
