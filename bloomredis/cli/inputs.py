@@ -33,25 +33,6 @@ _NOT_LINES: Final = {
 """The first bytes of files that have no lines, what they are, and the program that prints them as lines."""
 
 
-class Reading:
-    """Progress through files, in bytes; `total` is None unless all are regular files.
-
-    :param totals: what a command has counted so far, such as lines read and new ones; for the progress bar.
-    """
-
-    def __init__(self, files: Sequence[Path], totals: Mapping[str, int] | None = None) -> None:
-        self.total = _total_bytes(files)
-        self.done = 0
-        self._totals = totals or {}
-        self._began = time.monotonic()
-
-    def told(self) -> str:
-        """Return the totals, and the lines a second."""
-        parts = [f"{number:,} {name}" for name, number in self._totals.items()]
-        rate = self._totals.get("read", 0) / max(0.001, time.monotonic() - self._began)
-        return ", ".join([*parts, f"{rate:,.0f}/s"]) if parts else "reading"
-
-
 def lines_of(
     files: Sequence[Path], stop: Stop, *, quiet: bool, keep_cr: bool = False
 ) -> Iterator[list[bytes]]:
@@ -76,16 +57,16 @@ def files_of(
     :param quiet: show no progress if stdout is a terminal, since the lines are printed there.
     :param keep_cr: keep the CR of lines that end in CR LF; else a note on stderr says once that it is left
         out.
+    :param totals: what the command has counted so far, such as lines read, for the progress bar.
     :param idle: is called before a read that may have to wait.
     """
-    reading = Reading(files, totals)
     notice = cache(_note_cr)
 
     def lines(descriptor: int, name: str) -> Iterator[list[bytes]]:
         text = _text(_chunks(descriptor, stop, advance, idle), name)
         return batches(text if keep_cr or end != b"\n" else without_cr(text, notice), end)
 
-    with _progress(reading, quiet=quiet) as advance:
+    with _progress(files, totals or {}, quiet=quiet) as advance:
         for path in files:
             if path == STDIN:
                 yield lines(sys.stdin.fileno(), "standard input")
@@ -132,13 +113,17 @@ def _chunks(descriptor: int, stop: Stop, advance: Advance, idle: Callable[[], ob
 
 
 @contextmanager
-def _progress(reading: Reading, *, quiet: bool) -> Iterator[Advance]:
-    """Yield a function that counts bytes and shows progress."""
+def _progress(files: Sequence[Path], totals: Mapping[str, int], *, quiet: bool) -> Iterator[Advance]:
+    """Yield a function that counts bytes, and shows the totals, if there are any, and the lines a second."""
+    total, done, began = _total_bytes(files), 0, time.monotonic()
     with progress.shown("reading", quiet=quiet) as show:
 
         def advance(size: int) -> None:
-            reading.done += size
-            show(reading.done, reading.total, reading.told())
+            nonlocal done
+            done += size
+            rate = totals.get("read", 0) / max(0.001, time.monotonic() - began)
+            told = [f"{number:,} {name}" for name, number in totals.items()]
+            show(done, total, ", ".join([*told, f"{rate:,.0f}/s"]) if told else "reading")
 
         yield advance
 
