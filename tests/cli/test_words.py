@@ -86,6 +86,19 @@ def test_help_fits_a_screen(name: str) -> None:
     assert not re.search(r"[{<]", text)
 
 
+@pytest.mark.docs
+def test_each_option_of_dedupe_has_an_example() -> None:
+    """The page of the command uses each option in a line that a test runs."""
+    page = Path(bloomredis.cli.__file__).parents[2] / "docs" / "command-line.md"
+    lines = re.findall(r"^\$ (.*bloomredis dedupe.*)$", page.read_text("utf-8"), re.MULTILINE)
+    used = set(" ".join(lines).split())
+    params = [
+        one for one in COMMANDS["dedupe"].params if one.param_type_name == "option" and one.name != "help"
+    ]
+    assert len(params) > 15
+    assert [one.name for one in params if not used & {*one.opts, *one.secondary_opts}] == []
+
+
 def test_the_list_of_commands() -> None:
     """The help of the program names the server's URL, and has one line for each command."""
     text = run_command("--help", COLUMNS="80").stdout.decode()
