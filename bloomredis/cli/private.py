@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import cache
+from mmap import mmap
 from typing import Any, Final, NamedTuple
 
 from bloomredis.bits.arrays import NDArray, np
@@ -22,6 +23,7 @@ from bloomredis.stored.layers.record import LayerRecord, RotatingRecord, Scaling
 _SINGLY: Final = 1000
 """The first items of a run, for which the import of numpy would take longer than a loop."""
 _SLICES: Final = 4
+_SHORTEST, _LONGEST = 0.4, 10**9
 _SLOTS: Final = 1 << 16
 """Blocks that differ in this modulus are certainly different."""
 
@@ -33,7 +35,8 @@ class _Layer:
         head = record.planned(record.newest)
         layout: Any = planning.stored(head)
         self.layout: Blocked = layout
-        self.bits = Bits(layout)
+        # Pages of a map take no memory before an item sets a bit in them.
+        self.bits = Bits(layout, memoryview(mmap(-1, layout.num_bits // 8)))
         self.room = head.capacity
         self.began = now
 
@@ -161,9 +164,9 @@ class PrivateFilter:
         head = planning.whole(capacity, error_rate, None, kind)
         if window is None:
             return cls(ScalingRecord(head=head, expansion=2, tightening_ratio=0.5))
-        record = RotatingRecord(head=head, width=-(-int(window * 1e6) // _SLICES), slices=_SLICES)
-        record.check()
-        return cls(record)
+        if not _SHORTEST <= window <= _LONGEST:
+            raise ValueError(f"a window must last from {_SHORTEST} to {_LONGEST:,} seconds, not {window:g}")
+        return cls(RotatingRecord(head=head, width=-(-int(window * 1e6) // _SLICES), slices=_SLICES))
 
     def add_many(self, items: Sequence[bytes]) -> list[bool]:
         """Add items; return for each whether it was new."""

@@ -13,6 +13,7 @@ from bloomredis.cli.private import PrivateFilter
 from tests.support.clock import Clock
 from tests.support.servers import Server
 from tests.support.sizes import sized
+from tests.support.values import for_each
 
 
 def some_batches(count: int, rng: random.Random) -> Iterator[list[bytes]]:
@@ -60,6 +61,13 @@ def test_a_window(clock: Clock) -> None:
     assert seen.add_many([b"a", b"b"]) == [False, True]
     clock.advance(3600 + 900 - 3590)
     assert seen.add_many([b"a", b"b"]) == [True, False]
+
+
+@for_each("window", [0.1, 1e12])
+def test_a_window_that_is_none(window: float) -> None:
+    """A window too short or too long is an error with its limits."""
+    with pytest.raises(ValueError, match="from 0[.]4 to 1,000,000,000 seconds"):
+        PrivateFilter.of(100, 1e-6, window=window)
 
 
 def test_a_window_takes_more_than_its_capacity() -> None:
