@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,17 +22,12 @@ class AsgiBody:
 
     def __init__(self, receive: Callable[[], Awaitable[Any]]) -> None:
         self._receive = receive
-        self._lock = asyncio.Lock()  # an application may wait for a disconnect while the rest is dropped
         self._has_ended = False
         self.is_cut = False
         """True if the application got the news that the sender hung up before the end of the body."""
 
     async def receive(self) -> Any:
         """Return the next message for the application."""
-        async with self._lock:
-            return await self._next()
-
-    async def _next(self) -> Any:
         message = await self._receive()
         is_disconnect = message["type"] == "http.disconnect"
         self.is_cut |= is_disconnect and not self._has_ended
@@ -43,11 +37,8 @@ class AsgiBody:
     async def drop(self) -> None:
         """Read the rest of the body, up to a limit."""
         left = MOST_DROPPED
-        while left > 0:
-            async with self._lock:
-                if self._has_ended:
-                    return
-                left -= len((await self._next()).get("body", b""))
+        while left > 0 and not self._has_ended:
+            left -= len((await self.receive()).get("body", b""))
 
 
 class WsgiBody(io.BufferedIOBase):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
+from bloomredis.contrib._items import item_of
 from bloomredis.contrib._keys import Missing, checked, is_kept
 
 PartitionId = tuple[str, int]
@@ -162,6 +163,7 @@ class Partitions:
         missing: Missing = "keep",
         lease: float = 30.0,
         whole: bool = False,
+        bare: bool = False,
     ) -> None:
         self._require(seen, type(self).__name__)
         self._consumer = consumer
@@ -170,6 +172,7 @@ class Partitions:
         self._missing = checked(missing)
         self._lease = lease
         self._whole = whole
+        self._bare = bare
         self._waiting: dict[PartitionId, float] = {}
         self._behind: dict[PartitionId, int] = {}  # offsets to which the consumer has yet to go back
         self._uncommitted: dict[PartitionId, int] = {}  # offsets whose commit failed, as in a rebalance
@@ -184,16 +187,21 @@ class Partitions:
             raise
 
     def _item(self, record: Any, place: PartitionId, offset: int) -> Any:
-        """Return the item of a record, by default its place in the log."""
-        if self._key is None:
-            topic, partition = place
-            return f"{topic}:{partition}:{offset}"
+        """Return the item of a record: the group, and the key or by default the place in the log."""
+        key: Any = f"{place[0]}:{place[1]}:{offset}"
         try:
-            item = self._key(record)
+            key = key if self._key is None else self._key(record)
         except Exception as error:
             error.add_note(f"raised by key= for {_named(place, offset)}")
             raise
-        return Unclaimed(is_kept=is_kept(self._missing, _named(place, offset))) if item is None else item
+        if key is None:
+            return Unclaimed(is_kept=is_kept(self._missing, _named(place, offset)))
+        return key if self._bare else item_of(self._group, key, bare=False)
+
+    @property
+    def _group(self) -> str:
+        """The name of the consumer's group."""
+        raise NotImplementedError
 
     def _go_back(self, positions: Positions) -> None:
         """Let partitions wait, and then go on where they have to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import Any
 
 from bloomredis import BloomError
@@ -18,6 +19,7 @@ from bloomredis.contrib.idempotency import (
     Ending,
     Rules,
     away,
+    guarding,
     skipped,
     split,
 )
@@ -26,6 +28,7 @@ try:
     from asgiref.sync import iscoroutinefunction
     from django.db import connections
     from django.http import HttpResponse
+    from django.utils.decorators import method_decorator
 except ImportError as error:
     raise missing("django", "Django") from error
 
@@ -40,6 +43,7 @@ def once(
     lease: float = 30.0,
     on_done: Callable[..., Any] | None = None,
     done: Callable[[int], object] | None = None,
+    bare: bool = False,
 ) -> Callable[[Any], Any]:
     """Return a decorator of views: a request with the same key runs once.
 
@@ -57,19 +61,21 @@ def once(
 
     :param seen: a filter of `bloomredis`; for asynchronous views, a filter of `bloomredis.asyncio`.
     :param header: the header of the key; the item is the method, the path with its query, and the key.
-    :param key: takes the request and returns its item; None or "" means that the request has no key.
+    :param key: takes the request and returns its key, to which the method and the path are added; None or ""
+        means that the request has no key.
     :param methods: the methods whose requests are checked.
     :param required: refuse a request without a key, which else runs as usual; by default True without `key`.
     :param lease: if this worker dies, a retry may run after so many seconds; extended while the view runs.
     :param on_done: a view that answers requests that are done, for example with the stored result.
     :param done: takes the status of a response, and returns True if the request is done.
+    :param bare: leave the method and the path out of the item: a key is done for all views together.
     """
     required = key is None if required is None else required
-    rules = Rules(header=header, key=key, methods=methods, required=required, done=done)
+    rules = Rules(header=header, key=key, methods=methods, required=required, done=done, bare=bare)
     gate = _Gate(seen, rules, lease, on_done)
 
     def decorate(view: Any) -> Any:
-        if iscoroutinefunction(view):
+        if _is_async(view):
             require_async(seen, "once() of asynchronous views")
 
             @functools.wraps(view)
@@ -80,7 +86,8 @@ def once(
 
             return waiting
 
-        require_sync(seen, "once() of views")
+        if view.__module__ != method_decorator.__module__:  # which first decorates a function of its own
+            require_sync(seen, "once() of views")
 
         @functools.wraps(view)
         def wrapper(request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -89,6 +96,12 @@ def once(
         return wrapper
 
     return decorate
+
+
+def _is_async(view: Any) -> bool:
+    """Return True for an asynchronous view, and for a method of an asynchronous class, such as `dispatch`."""
+    owner = getattr(getattr(view, "func", None), "__self__", None)  # as `method_decorator` passes a method
+    return iscoroutinefunction(view) or getattr(owner, "view_is_async", False)
 
 
 class _Gate:
@@ -116,52 +129,58 @@ class _Gate:
     def _is_done(self, request: Any, response: Any) -> bool:
         return self._rules.is_done(response.status_code) and not _is_cut(request)
 
+    def _guarding(self, request: Any, item: Any) -> AbstractContextManager[bool]:
+        request = _of_django(request)
+        return guarding(getattr(request, "scope", request.META), self._seen, item)
+
     def call(self, view: Callable[[], Any], request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request."""
         found = self._item(request)
-        if found is None:
-            return view()
-        if not isinstance(found, Answer):
+        with self._guarding(request, found) as is_outermost:
+            if found is None or not is_outermost:
+                return view()
+            if not isinstance(found, Answer):
+                try:
+                    found = self._seen.claim(found, lease=self._lease, renew=True)
+                except BloomError:
+                    found = away()
+            if isinstance(found, Answer) or not found:
+                response = self._instead(found, request, args, kwargs)
+                _drop_body(request)
+                return response
+            claim, settle = found, _Settling(found)
             try:
-                found = self._seen.claim(found, lease=self._lease, renew=True)
-            except BloomError:
-                found = away()
-        if isinstance(found, Answer) or not found:
-            response = self._instead(found, request, args, kwargs)
-            _drop_body(request)
+                response = view()
+                settle.after(is_done=self._is_done(request, response))
+            except BaseException as error:
+                claim.__exit__(type(error), error, None)
+                raise
             return response
-        claim, settle = found, _Settling(found)
-        try:
-            response = view()
-            settle.after(is_done=self._is_done(request, response))
-        except BaseException as error:
-            claim.__exit__(type(error), error, None)
-            raise
-        return response
 
     async def wait(self, view: Callable[[], Any], request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request, by an asynchronous view."""
         found = self._item(request)
-        if found is None:
-            return await view()
-        if not isinstance(found, Answer):
+        with self._guarding(request, found) as is_outermost:
+            if found is None or not is_outermost:
+                return await view()
+            if not isinstance(found, Answer):
+                try:
+                    found = await self._seen.claim(found, lease=self._lease, renew=True)
+                except BloomError:
+                    found = away()
+            if isinstance(found, Answer) or not found:
+                instead = self._instead(found, request, args, kwargs)
+                response = await instead if inspect.isawaitable(instead) else instead
+                _drop_body(request)
+                return response
+            ending = Ending(found)
             try:
-                found = await self._seen.claim(found, lease=self._lease, renew=True)
-            except BloomError:
-                found = away()
-        if isinstance(found, Answer) or not found:
-            instead = self._instead(found, request, args, kwargs)
-            response = await instead if inspect.isawaitable(instead) else instead
-            _drop_body(request)
+                response = await view()
+                await ending.settle(done=self._is_done(request, response))
+            except BaseException:
+                await ending.give_back()
+                raise
             return response
-        ending = Ending(found)
-        try:
-            response = await view()
-            await ending.settle(done=self._is_done(request, response))
-        except BaseException:
-            await ending.give_back()
-            raise
-        return response
 
 
 class _Settling:

@@ -6,12 +6,14 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
+from urllib.parse import quote
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
 from bloomredis.contrib._bodies import MOST_DROPPED
 from bloomredis.contrib._flavours import require_async
-from bloomredis.contrib.idempotency import Answer, away, is_missing, skipped
+from bloomredis.contrib._items import item_of
+from bloomredis.contrib.idempotency import Answer, away, guarding, is_missing, skipped
 
 try:
     from fastapi import Depends, HTTPException, Request
@@ -26,6 +28,7 @@ def once(
     key: Callable[[Request], Any] | None = None,
     lease: float = 30.0,
     renew: bool = True,
+    bare: bool = False,
 ) -> Any:
     """Return a dependency that makes an endpoint run once for an event.
 
@@ -50,9 +53,10 @@ def once(
     :param seen: a filter of `bloomredis.asyncio`.
     :param header: the header with the id of an event.
     :param key: a function or coroutine function that takes a request and returns the id of its event; None or
-        "" means that it has none, and the endpoint runs as usual.
+        "" means that it has none, and the endpoint runs as usual.  The item also has the method and the path.
     :param lease: if this worker dies, another delivery may be worked on after so many seconds.
     :param renew: extend the lease while the endpoint runs.
+    :param bare: leave the method and the path out of the item: an event is done for all endpoints together.
     :raises TypeError: neither or both of `header` and `key` are given, or `seen` is no such filter.
     """
     if (header is None) == (key is None):
@@ -66,19 +70,24 @@ def once(
         if is_missing(item):
             yield
             return
-        try:
-            claim = await seen.claim(item, lease=lease, renew=renew)
-        except BloomError as error:
-            raise await _refusal(away("event"), request) from error
-        if not claim:
-            raise await _refusal(skipped(claim, "event"), request)
-        is_done = False
-        async with claim:
-            async with _begun_before(request):
+        item = item_of(f"{request.method} {quote(request.scope['path'])}", item, bare=bare)
+        with guarding(request.scope, seen, item) as is_outermost:
+            if not is_outermost:
                 yield
-                is_done = True
-            if not is_done:  # one of them has suppressed an error
-                await claim.release()
+                return
+            try:
+                claim = await seen.claim(item, lease=lease, renew=renew)
+            except BloomError as error:
+                raise await _refusal(away("event"), request) from error
+            if not claim:
+                raise await _refusal(skipped(claim, "event"), request)
+            is_done = False
+            async with claim:
+                async with _begun_before(request):
+                    yield
+                    is_done = True
+                if not is_done:  # one of them has suppressed an error
+                    await claim.release()
 
     return Depends(claimed, scope="function")
 

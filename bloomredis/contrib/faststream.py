@@ -11,6 +11,7 @@ from typing import Any
 from bloomredis import BloomError
 from bloomredis.contrib import missing
 from bloomredis.contrib._flavours import require_async
+from bloomredis.contrib._items import item_of
 from bloomredis.contrib._keys import Missing, checked, is_kept
 from bloomredis.contrib._patience import PAUSE
 from bloomredis.contrib._warnings import Warnings
@@ -45,14 +46,16 @@ class Once:
     message, but commit its offset along with the next message of another partition.
 
     :param seen: a filter of `bloomredis.asyncio`.
-    :param key: takes a message and returns its item, or an awaitable of it (for an item in the body).  The
-        item must be part of the message: if a message has no `correlation_id`, FastStream generates a
+    :param key: takes a message and returns its key, or an awaitable of it (for a key in the body).  The item
+        is made of it and of the name of the subscriber: its `title`, or the name of its function.  The
+        key must be part of the message: if a message has no `correlation_id`, FastStream generates a
         different one at each delivery.
     :param missing: treatment of a message whose `key` is None: "keep" hands it on unchecked, "drop" treats it
         like a message that is done, and "raise" raises `TypeError`.
     :param lease: a dead consumer's item is free after so many seconds.
     :param on_done: takes a message whose item is done, and returns the reply to it, or an awaitable of the
         reply; None replies with an empty body.
+    :param bare: leave the subscriber's name out of the item: a key is done for all subscribers together.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Once:
         missing: Missing = "keep",
         lease: float = 30.0,
         on_done: Callable[[Any], Any | Awaitable[Any]] | None = None,
+        bare: bool = False,
     ) -> None:
         require_async(seen, "Once of FastStream")
         self._seen = seen
@@ -70,17 +74,29 @@ class Once:
         self._missing = checked(missing)
         self._lease = lease
         self._on_done = on_done
+        self._bare = bare
+        self._names: dict[str, object] = {}
         self._warnings = Warnings()
 
     def __call__(self, msg: Any, /, *, context: Any) -> BaseMiddleware:
         """Return the middleware of one message."""
         return _Once(msg, context=context, claim=self._claim, reply=self._reply)
 
-    async def _claim(self, message: Any) -> Any:
+    def _name(self, subscriber: Any) -> str:
+        """Return the name of a subscriber; raise `ValueError` if another one has it, and so its items."""
+        name = subscriber.specification.config.title_ or ",".join(call.name for call in subscriber.calls)
+        functions = [inspect.unwrap(call.handler._original_call) for call in subscriber.calls]  # noqa: SLF001 - the name alone is public
+        identity = [(function.__module__, function.__qualname__) for function in functions]
+        if self._names.setdefault(name, identity) != identity:
+            raise ValueError(f"two subscribers with the name {name!r} share items: give one of them title=")
+        return str(name)
+
+    async def _claim(self, message: Any, subscriber: Any) -> Any:
         """Return the claim on the item of a message, once this consumer holds it; None if it is done."""
-        item = await _awaited(self._key(message))
-        if item is None:
+        key = await _awaited(self._key(message))
+        if key is None:
             return nullcontext() if is_kept(self._missing, f"message {message.message_id}") else None
+        item = key if self._bare else item_of(self._name(subscriber), key, bare=False)
         while True:
             try:
                 claim = await self._seen.claim(item, lease=self._lease, renew=True)
@@ -108,7 +124,7 @@ class _Once(BaseMiddleware):
         /,
         *,
         context: Any,
-        claim: Callable[[Any], Awaitable[Any]],
+        claim: Callable[[Any, Any], Awaitable[Any]],
         reply: Callable[[Any], Awaitable[Any]],
     ) -> None:
         super().__init__(msg, context=context)
@@ -123,7 +139,7 @@ class _Once(BaseMiddleware):
         if msg.source_type is not SourceType.CONSUME:
             return await call_next(msg)
         if self._held is None:  # else another middleware calls the handler again
-            claim = await self._claim(msg)
+            claim = await self._claim(msg, self.context.get_local("handler_"))
             if claim is None:
                 self._done = msg
                 return await self._reply(msg)

@@ -12,7 +12,7 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -21,6 +21,7 @@ from urllib.parse import quote
 from bloomredis import BloomError
 from bloomredis.contrib._bodies import AsgiBody, WsgiBody
 from bloomredis.contrib._flavours import require_async, require_sync
+from bloomredis.contrib._items import item_of
 
 HEADER: Final = "Idempotency-Key"
 METHODS: Final = ("POST", "PATCH")
@@ -56,8 +57,8 @@ class Answer:
         body = json.dumps(document).encode()
         return body, {"Content-Type": kind, "Content-Length": str(len(body)), **self.headers}
 
-    async def asgi(self, _scope: Any, _receive: Any, send: Any) -> None:
-        """Send the answer, as an ASGI application."""
+    async def asgi(self, send: Any) -> None:
+        """Send the answer, as an ASGI application does."""
         body, headers = self.content()
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": self.status, "headers": encoded})
@@ -92,6 +93,7 @@ class Rules:
     methods: Collection[str] = METHODS
     required: bool = False
     done: Callable[[int], object] | None = None
+    bare: bool = False
     _has_warned: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -114,8 +116,8 @@ class Rules:
         found = self.key(request) if self.key is not None else _unquoted("".join(values))
         if is_missing(found):
             return Answer(400, f"the request has no {self.header}") if self.required else None
-        if self.key is not None:
-            return found
+        if self.key is not None or self.bare:
+            return item_of(f"{method} {quote(path)}", found, bare=self.bare)
         return f"{method} {quote(path)}{query and '?'}{quote(query)} {found}"
 
     def is_done(self, status: int) -> bool:
@@ -129,6 +131,23 @@ class Rules:
                 "page: answer with 303 after a success, or give done=, a function of the status"
             )
         return 200 <= status < 300 or status == HTTPStatus.SEE_OTHER
+
+
+@contextmanager
+def guarding(request: Any, seen: Any, item: Any) -> Iterator[bool]:
+    """Yield False if a guard around this one holds the item for the request, else True.
+
+    :param request: the scope or the environ of the request, which all its guards get.
+    """
+    held, entry = request.setdefault("bloomredis.held", []), (seen.name, item)
+    if entry in held:
+        yield False
+        return
+    held.append(entry)
+    try:
+        yield True
+    finally:
+        held.remove(entry)
 
 
 def is_missing(key: Any) -> bool:
@@ -182,19 +201,14 @@ class _Middleware(Generic[App]):
         methods: Collection[str] = METHODS,
         required: bool = False,
         lease: float = 30.0,
-        on_done: App | None = None,
         done: Callable[[int], object] | None = None,
+        bare: bool = False,
     ) -> None:
         self._require(seen, type(self).__name__)
         self._app = app
         self._seen = seen
-        self._rules = Rules(header=header, key=key, methods=methods, required=required, done=done)
+        self._rules = Rules(header=header, key=key, methods=methods, required=required, done=done, bare=bare)
         self._lease = lease
-        self._on_done = on_done
-
-    def _answer(self, claim: Any, skipped: App) -> App:
-        """Return the application that answers a repeat."""
-        return self._on_done if claim.state == "done" and self._on_done is not None else skipped
 
 
 class ASGIMiddleware(_Middleware[AsgiApp]):
@@ -215,13 +229,13 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
 
     :param seen: a filter of `bloomredis.asyncio`.
     :param header: the header of the key, which is a quoted string or the bare key.
-    :param key: takes the scope of a request and returns its item, for example one that includes the tenant;
-        None or "" means that the request has no key.
+    :param key: takes the scope of a request and returns its key, for example one that includes the tenant;
+        the method and the path are added to it.  None or "" means that the request has no key.
     :param methods: the methods whose requests are checked.
     :param required: answer 400 to a request without a key.
     :param lease: if this worker dies, a retry may run after so many seconds; extended while the request runs.
-    :param on_done: an application that answers requests that are done, for example with the stored result.
     :param done: takes the status of a response, and returns True if the request is done.
+    :param bare: leave the method and the path out of the item: a key is done for all endpoints together.
     """
 
     _require = staticmethod(require_async)
@@ -232,16 +246,15 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
         if item is None:
             await self._app(scope, receive, send)
             return
-        body = AsgiBody(receive)
-        app = item.asgi if isinstance(item, Answer) else await self._run(item, scope, body, send)
-        if app is not None:
-
-            async def dropped(message: Any) -> None:
-                if message["type"] == "http.response.start":
-                    await body.drop()
-                await send(message)
-
-            await app(scope, body.receive, dropped)
+        with guarding(scope, self._seen, item) as is_outermost:
+            if not is_outermost:
+                await self._app(scope, receive, send)
+                return
+            body = AsgiBody(receive)
+            answer = item if isinstance(item, Answer) else await self._run(item, scope, body, send)
+        if answer is not None:
+            await body.drop()
+            await answer.asgi(send)
 
     def _item(self, scope: Any) -> Any:
         name = self._rules.header.lower().encode("latin-1")
@@ -249,14 +262,14 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
         query = scope.get("query_string", b"").decode("latin-1")
         return self._rules.item(scope, scope["method"], scope["path"], query, values)
 
-    async def _run(self, item: Any, scope: Any, body: AsgiBody, send: Any) -> AsgiApp | None:
-        """Run the application if the item is new, and return None; else return what answers in its place."""
+    async def _run(self, item: Any, scope: Any, body: AsgiBody, send: Any) -> Answer | None:
+        """Run the application if the item is new, and return None; else return the answer in its place."""
         try:
             claim = await self._seen.claim(item, lease=self._lease, renew=True)
         except BloomError:
-            return away().asgi
+            return away()
         if not claim:
-            return self._answer(claim, skipped(claim).asgi)
+            return skipped(claim)
         ending = Ending(claim)
 
         async def settled(message: Any) -> None:
@@ -277,7 +290,7 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
     """WSGI middleware (Flask, Django, Pyramid, Bottle): a request with a key runs once.
 
     ``app.wsgi_app = WSGIMiddleware(app.wsgi_app, seen)`` for Flask.  It works like `ASGIMiddleware`, but
-    `seen` is a filter of `bloomredis`, `key` takes the environ, and `on_done` is a WSGI application.
+    `seen` is a filter of `bloomredis`, and `key` takes the environ.
     """
 
     _require = staticmethod(require_sync)
@@ -290,8 +303,11 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
         item = self._rules.item(environ, environ["REQUEST_METHOD"], path, query, values)
         if item is None:
             return self._app(environ, start_response)
-        body = WsgiBody(environ)
-        found = item.wsgi if isinstance(item, Answer) else self._run(item, environ, body)
+        with guarding(environ, self._seen, item) as is_outermost:
+            if not is_outermost:
+                return self._app(environ, start_response)
+            body = WsgiBody(environ)
+            found = item.wsgi if isinstance(item, Answer) else self._run(item, environ, body)
         if not isinstance(found, _Response):
             found = _Response(found, environ)
             body.drop()
@@ -305,7 +321,7 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
         except BloomError:
             return away().wsgi
         if not claim:
-            return self._answer(claim, skipped(claim).wsgi)
+            return skipped(claim).wsgi
         with ExitStack() as after_error:
             after_error.push(claim)
             response = _Response(self._app, environ)

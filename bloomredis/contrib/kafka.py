@@ -7,6 +7,7 @@ consumer's `enable.auto.commit`.  A batch is claimed in one round trip, and comm
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
@@ -83,8 +84,9 @@ class Batches(Partitions):
     and may have died), the partition waits until its claim ends.  Records that were not finished are given
     back.
 
-    :param key: returns the item of a record, which also finds duplicates that a producer sent.  By default
-        the item is the topic, partition and offset, which finds only redeliveries.
+    :param key: returns the key of a record, which also finds duplicates that a producer sent.  By default
+        the key is the topic, partition and offset, which finds only redeliveries.  The item is made of the
+        key and of the consumer's group.
     :param missing: treatment of a record whose `key` is None, such as a tombstone: "keep" hands it on
         unchecked, "drop" counts it as done, and with "raise" `next` raises `TypeError`, which stops its
         partition.
@@ -92,9 +94,18 @@ class Batches(Partitions):
         two thirds of it.
     :param whole: the effects of a batch become final together, at the end of the block: if the block raises,
         all records are given back, including the finished ones.
+    :param bare: leave the group out of the item: a record is done for all groups together.
     """
 
     _require = staticmethod(require_sync)
+
+    @property
+    def _group(self) -> str:
+        # librdkafka's form of the metadata, the only place in which a consumer tells its group.
+        found = re.match(rb"CGMDv2:.{4}([^\0]*)\0", self._consumer.consumer_group_metadata(), re.DOTALL)
+        if found is None:
+            raise RuntimeError("this version of confluent-kafka does not tell the group: give bare=True")
+        return found[1].decode()
 
     @contextmanager
     def next(self, size: int = 500, timeout: float = 1.0) -> Iterator[Batch]:
@@ -176,6 +187,10 @@ class AsyncBatches(Partitions):
     """Batches of the records that a consumer of aiokafka reads, with `async with`: see `Batches`."""
 
     _require = staticmethod(require_async)
+
+    @property
+    def _group(self) -> str:
+        return str(self._consumer._group_id or "")  # noqa: SLF001 - no public name has it
 
     @asynccontextmanager
     async def next(self, size: int = 500, timeout: float = 1.0) -> AsyncIterator[AsyncBatch]:  # noqa: ASYNC109 - the broker's

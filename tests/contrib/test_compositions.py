@@ -118,7 +118,7 @@ def replies(_: Any, server: Server, *__: Any) -> Iterator[Scene]:
         return await message.decode()
 
     seen = BloomFilter.from_url(server.url, "orders", **SIZE)
-    yield Scene(seen, str, lambda orders: asyncio.run(run(orders)), lambda: ended)
+    yield Scene(seen, partial(WorkItem, "ship"), lambda orders: asyncio.run(run(orders)), lambda: ended)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from faststream.redis import RedisBroker, StreamSub
 from faststream.redis.annotations import RedisStreamMessage
 
 import bloomredis.asyncio
+from bloomredis import WorkItem
 from bloomredis.contrib.faststream import Once
 from tests.contrib.brokers import Brokers, with_redeliveries
 from tests.contrib.consumer import GROUP, TOPIC
@@ -281,7 +282,7 @@ def test_a_busy_message_waits_for_a_consumer_that_died(
 
     async def run() -> list[str]:
         seen = filter_on(any_server)
-        assert await seen.claim("a")
+        assert await seen.claim(WorkItem("handle", "a"))
         return await handled(seen, "a")
 
     assert (asyncio.run(run()), busy.times) == (["a"], 1)
@@ -299,7 +300,7 @@ def test_a_message_waits_while_another_consumer_handles_it(
 
     async def run() -> list[str]:
         seen = filter_on(any_server)
-        async with seen.claim("a") as claim:
+        async with seen.claim(WorkItem("handle", "a")) as claim:
             assert claim
             waiting = asyncio.create_task(handled(seen, "a"))
             while busy.times < 3:  # noqa: ASYNC110 - the condition has no event
@@ -308,6 +309,31 @@ def test_a_message_waits_while_another_consumer_handles_it(
         return await waiting
 
     assert asyncio.run(run()) == []
+
+
+def test_two_subscribers_of_one_name_are_refused(any_server: Server) -> None:
+    """They would share their items; a `title` tells them apart."""
+
+    def handler() -> Any:
+        async def handle(item: str) -> None:
+            assert item
+
+        return handle
+
+    async def other(item: str) -> None: ...
+
+    async def run(**second: Any) -> None:
+        broker = KafkaBroker(middlewares=[Once(filter_on(any_server), key=body)])
+        broker.subscriber("orders")(handler())
+        other.__name__ = "handle"
+        broker.subscriber("bills", **second)(other)
+        async with TestKafkaBroker(broker):
+            await broker.publish("a", "orders")
+            await broker.publish("a", "bills")
+
+    with pytest.raises(ValueError, match="two subscribers with the name 'handle'"):
+        asyncio.run(run())
+    asyncio.run(run(title="bills"))
 
 
 def test_a_lost_filter_stops_the_application(any_server: Server, any_client: redis.Redis) -> None:

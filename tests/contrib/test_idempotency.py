@@ -17,8 +17,11 @@ import flask
 import httpx
 import pytest
 import redis
+from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.httpsredirect import HTTPSRedirectMiddleware
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ClaimLostError, ServerRefusedError
@@ -516,25 +519,15 @@ def test_the_key_may_be_another(any_server: Server) -> None:
 
 
 def test_what_is_done_may_be_looked_up(any_server: Server) -> None:
-    """`on_done` is an application or a view."""
-
-    async def asgi(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 203, "headers": []})
-        await send({"type": "http.response.body", "body": b"found"})
-
-    def wsgi(environ: Any, start: Any) -> list[bytes]:
-        start("203 Found", [])
-        return [b"found"]
+    """`on_done` of Django is a view."""
 
     def view(request: Any) -> Any:
         from django.http import HttpResponse
 
         return HttpResponse("found", status=203)
 
-    for number, (make, on_done) in enumerate(
-        ((make_asgi, asgi), (make_wsgi, wsgi), (make_django, view), (make_async_django, view))
-    ):
-        deliver = make(any_server.url, Work(), on_done=on_done)
+    for number, make in enumerate((make_django, make_async_django)):
+        deliver = make(any_server.url, Work(), on_done=view)
         assert [deliver(f"k{number}")[0], *deliver(f"k{number}")[::2]] == [201, 203, b"found"]
 
 
@@ -802,6 +795,117 @@ def test_an_asynchronous_class_is_a_view(any_server: Server) -> None:
         ]
 
     assert asyncio.run(run()) == [201, 200]
+
+
+def by_method() -> Any:
+    """Decorate methods of classes."""
+    from django.utils.decorators import method_decorator
+
+    from bloomredis.contrib.django import once
+
+    def method(base: Any, handler: Any, seen: Any) -> Any:
+        return type("Pay", (base,), {"post": method_decorator(once(seen))(handler)})
+
+    def of_class(name: str) -> Any:
+        return lambda base, handler, seen: method_decorator(once(seen), name=name)(
+            type("Pay", (base,), {"post": handler})
+        )
+
+    return {
+        "a method": method,
+        "the class, post": of_class("post"),
+        "the class, dispatch": of_class("dispatch"),
+    }
+
+
+@pytest.mark.parametrize("where", ["a method", "the class, post", "the class, dispatch"])
+@pytest.mark.parametrize("half", [bloomredis, bloomredis.asyncio])
+def test_a_method_of_a_class_is_a_view(where: str, half: Any, any_server: Server) -> None:
+    """With `method_decorator`; a filter of the other half is refused at the request at the latest."""
+    from django.http import HttpResponse
+    from django.test import AsyncClient, Client, override_settings
+    from django.urls import path
+    from django.views import View
+
+    ran: list[str] = []
+
+    def post(self: Any, request: Any) -> Any:
+        ran.append(request.path)
+        return HttpResponse(status=201)
+
+    async def post_later(self: Any, request: Any) -> Any:
+        return post(self, request)
+
+    is_asyncio, headers = half is bloomredis.asyncio, {HEADER: "k"}
+    handler = post_later if is_asyncio else post
+    seen = half.BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    view = by_method()[where](View, handler, seen)
+
+    def ask() -> int:
+        if is_asyncio:
+            status: int = Loop.current.run(AsyncClient().post("/pay", headers=headers)).status_code
+            return status
+        return int(Client().post("/pay", headers=headers).status_code)
+
+    with override_settings(ROOT_URLCONF=(path("pay", view.as_view()),)):
+        assert [ask(), ask()] == [201, 200]
+    assert ran == ["/pay"]
+    other = bloomredis if is_asyncio else bloomredis.asyncio
+    wrong = other.BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    with (
+        pytest.raises(TypeError, match="views needs a"),
+        override_settings(ROOT_URLCONF=(path("pay", by_method()[where](View, handler, wrong).as_view()),)),
+    ):
+        ask()
+
+
+def test_a_request_may_pass_two_guards(any_server: Server) -> None:
+    """The inner one, at a view or in a mounted application, leaves the request to the outer one."""
+    from django.core.handlers.wsgi import WSGIHandler
+    from django.http import HttpResponse
+    from django.test import override_settings
+    from django.urls import path
+
+    from bloomredis.contrib.django import once
+
+    runs: list[str] = []
+    seen = BloomFilter.from_url(any_server.url, "keys", **SIZE)
+    later = bloomredis.asyncio.BloomFilter.from_url(any_server.url, "keys", **SIZE)
+
+    @once(seen)
+    def view(request: Any) -> HttpResponse:
+        runs.append("view")
+        return HttpResponse(status=201)
+
+    async def endpoint(request: Any) -> JSONResponse:
+        runs.append("endpoint")
+        return JSONResponse({}, status_code=201)
+
+    mounted = Starlette(routes=[Route("/pay", endpoint, methods=["POST"])])
+    mounted.add_middleware(ASGIMiddleware, seen=later)
+    app = Starlette(routes=[Mount("/sub", mounted)])
+    app.add_middleware(ASGIMiddleware, seen=later)
+    with override_settings(ROOT_URLCONF=(path("pay", view),)):
+        deliver = of_wsgi(WSGIMiddleware(WSGIHandler(), seen))
+        assert [deliver("k")[0] for _ in range(2)] == [201, 200]
+    deliver = of_asgi(app)
+    assert [deliver("k", path="/sub/pay")[0] for _ in range(2)] == [201, 200]
+    assert runs == ["view", "endpoint"]
+
+
+def test_a_guard_ends_with_its_call(any_server: Server) -> None:
+    """A middleware that retries with the same environ is answered as any repeat."""
+    seen, runs = BloomFilter.from_url(any_server.url, "keys", **SIZE), list[str]()
+
+    def app(environ: Any, start: Any) -> list[bytes]:
+        runs.append("app")
+        start("201 Created", [])
+        return [b"worked"]
+
+    guarded, environ, statuses = WSGIMiddleware(app, seen), environ_of("/pay", "k"), list[str]()
+    for _ in range(2):
+        guarded(environ, lambda status, *_: statuses.append(status))
+    assert (statuses, runs) == (["201 Created", "200 OK"], ["app"])
 
 
 def test_a_path_is_no_part_of_a_key(any_server: Server) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 import dramatiq
+import httpx
 import pytest
+from aiokafka import AIOKafkaConsumer
 from celery import Celery
+from confluent_kafka import Consumer
 from dramatiq.brokers.stub import StubBroker
+from fastapi import FastAPI, Request
+from faststream import Context
+from faststream.confluent import KafkaBroker, TestKafkaBroker
 from pydantic import BaseModel
 
+import bloomredis.asyncio
 from bloomredis import BloomFilter
-from bloomredis.contrib import celery
+from bloomredis.contrib import celery, django, fastapi, faststream, idempotency, kafka
 from bloomredis.contrib import dramatiq as dramatiq_adapter
 from bloomredis.contrib._items import call_item
+from tests.contrib import django_project  # noqa: F401 - before the test client
+from tests.contrib.brokers import Brokers
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -66,9 +76,162 @@ def of_dramatiq(server: Server, works: dict[str, list[str]], *, bare: bool) -> R
     return runs
 
 
+def posted(app: Any, works: dict[str, list[str]]) -> None:
+    """Send requests with keys to the paths of an ASGI application."""
+
+    async def send() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            for name, keys in works.items():
+                for key in keys:
+                    answer = await client.post(f"/{name}", headers={"Idempotency-Key": key})
+                    assert answer.status_code == 200
+
+    asyncio.run(send())
+
+
+def of_asgi(server: Server, works: dict[str, list[str]], *, bare: bool) -> Runs:
+    """Send requests to an application of ASGI; the middleware has a `key` of its own."""
+    seen, runs = bloomredis.asyncio.BloomFilter.from_url(server.url, "seen", **SIZE), Runs()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        runs.append((scope["path"][1:], key_of(scope)))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    def key_of(scope: Any) -> str:
+        return str(dict(scope["headers"])[b"idempotency-key"].decode())
+
+    posted(idempotency.ASGIMiddleware(app, seen, key=key_of, bare=bare), works)
+    return runs
+
+
+def of_fastapi(server: Server, works: dict[str, list[str]], *, bare: bool) -> Runs:
+    """Send events to endpoints of FastAPI."""
+    seen, runs = bloomredis.asyncio.BloomFilter.from_url(server.url, "seen", **SIZE), Runs()
+    app, once = FastAPI(), fastapi.once(seen, header="Idempotency-Key", bare=bare)
+
+    async def endpoint(request: Request) -> None:
+        runs.append((request.url.path[1:], request.headers["Idempotency-Key"]))
+
+    for name in works:
+        app.post(f"/{name}", dependencies=[once])(endpoint)
+    posted(app, works)
+    return runs
+
+
+def of_wsgi(server: Server, works: dict[str, list[str]], *, bare: bool) -> Runs:
+    """Send requests to an application of WSGI."""
+    seen, runs = BloomFilter.from_url(server.url, "seen", **SIZE), Runs()
+
+    def app(environ: Any, start: Any) -> list[bytes]:
+        runs.append((environ["PATH_INFO"][1:], environ["HTTP_IDEMPOTENCY_KEY"]))
+        start("200 OK", [])
+        return [b""]
+
+    guarded = idempotency.WSGIMiddleware(app, seen, bare=bare)
+    with httpx.Client(transport=httpx.WSGITransport(guarded), base_url="http://here") as client:
+        for name, keys in works.items():
+            for key in keys:
+                assert client.post(f"/{name}", headers={"Idempotency-Key": key}).status_code == 200
+    return runs
+
+
+def of_django(server: Server, works: dict[str, list[str]], *, bare: bool) -> Runs:
+    """Send requests to views of Django."""
+    from django.http import HttpResponse
+    from django.test import Client, override_settings
+    from django.urls import path
+
+    seen, runs = BloomFilter.from_url(server.url, "seen", **SIZE), Runs()
+
+    @django.once(seen, key=lambda request: request.headers["Idempotency-Key"], bare=bare)
+    def view(request: Any) -> HttpResponse:
+        runs.append((request.path[1:], request.headers["Idempotency-Key"]))
+        return HttpResponse()
+
+    with override_settings(ROOT_URLCONF=tuple(path(name, view) for name in works)):
+        for name, keys in works.items():
+            for key in keys:
+                assert Client().post(f"/{name}", headers={"Idempotency-Key": key}).status_code == 200
+    return runs
+
+
+def of_faststream(server: Server, works: dict[str, list[str]], *, bare: bool) -> Runs:
+    """Send messages to subscribers of FastStream."""
+    runs = Runs()
+
+    async def run() -> None:
+        seen = bloomredis.asyncio.BloomFilter.from_url(server.url, "seen", **SIZE)
+        once = faststream.Once(seen, key=lambda message: message.decode(), bare=bare)
+        broker = KafkaBroker(middlewares=[once])
+        for name in works:
+
+            async def handle(key: str, to: Any = Context("message.raw_message")) -> None:  # noqa: B008 - as FastStream reads it
+                runs.append((to.topic(), key))
+
+            broker.subscriber(name, title=name)(handle)
+        async with seen, TestKafkaBroker(broker):
+            for name, keys in works.items():
+                for key in keys:
+                    await broker.publish(key, name)
+
+    asyncio.run(run())
+    return runs
+
+
+def of_kafka(server: Server, works: dict[str, list[str]], *, bare: bool) -> Runs:
+    """Read a topic by groups of confluent-kafka."""
+    seen, runs = BloomFilter.from_url(server.url, "seen", **SIZE), Runs()
+    for name, keys in works.items():
+        brokers = Brokers()
+        brokers.send("orders", [key.encode() for key in keys], partitions=1)
+        options = {"bootstrap.servers": brokers.addresses, "group.id": name}
+        consumer = Consumer(options | {"auto.offset.reset": "earliest", "enable.auto.commit": False})
+        consumer.subscribe(["orders"])
+        batches = kafka.Batches(consumer, seen, key=lambda record: record.value(), bare=bare)
+        while brokers.committed("orders", name) != {0: len(keys)}:
+            with batches.next(5, timeout=0.2) as batch:
+                runs += [(name, record.value().decode()) for record in batch]
+        consumer.close()
+    return runs
+
+
+def of_aiokafka(server: Server, works: dict[str, list[str]], *, bare: bool) -> Runs:
+    """Read a topic by groups of aiokafka."""
+    runs = Runs()
+
+    async def read(seen: Any, name: str, keys: list[str]) -> None:
+        brokers = Brokers()
+        brokers.send("orders", [key.encode() for key in keys], partitions=1)
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        consumer = AIOKafkaConsumer("orders", bootstrap_servers=brokers.addresses, group_id=name, **options)
+        await consumer.start()
+        batches = kafka.AsyncBatches(consumer, seen, key=lambda record: record.value, bare=bare)
+        while brokers.committed("orders", name) != {0: len(keys)}:
+            async with batches.next(5, timeout=0.2) as batch:
+                runs.extend([(name, record.value.decode()) async for record in batch])
+        await consumer.stop()
+
+    async def run() -> None:
+        async with bloomredis.asyncio.BloomFilter.from_url(server.url, "seen", **SIZE) as seen:
+            for name, keys in works.items():
+                await read(seen, name, keys)
+
+    asyncio.run(run())
+    return runs
+
+
 ADAPTERS: Final[dict[str, Callable[..., Runs]]] = {
     "Celery: the task's name": of_celery,
     "Dramatiq: the actor's name": of_dramatiq,
+    "ASGI: method and path": of_asgi,
+    "WSGI: method and path": of_wsgi,
+    "Django: method and path": of_django,
+    "FastAPI: method and path": of_fastapi,
+    "FastStream: the subscriber's name": of_faststream,
+    "confluent-kafka: the group": of_kafka,
+    "aiokafka: the group": of_aiokafka,
 }
 
 

@@ -16,6 +16,7 @@ import redis
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 import bloomredis
+from bloomredis import WorkItem
 from bloomredis.contrib.kafka import Batches
 from tests.contrib import consumer
 from tests.contrib.brokers import Brokers, with_redeliveries
@@ -119,7 +120,7 @@ def test_a_busy_record_holds_its_partition_up(
     """The records after it are worked on, and read again when its claim has ended."""
     brokers, made = reader
     seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
-    assert seen.claim(b"7", lease=600)
+    assert seen.claim(WorkItem("one", b"7"), lease=600)
     batches, worked = Batches(made, seen, key=lambda record: record.value()), list[bytes]()
     assert filled(batches, worked, 19) == 20
     assert brokers.committed("orders", "one") == {0: 7}
@@ -274,7 +275,7 @@ def test_a_partition_that_waited_goes_on_after_a_rebalance(
     """Although it was not assigned when its wait ended."""
     brokers, made = rebalanced
     seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
-    assert seen.claim(b"7", lease=600)
+    assert seen.claim(WorkItem("one", b"7"), lease=600)
     batches, worked = Batches(made, seen, key=lambda record: record.value()), list[bytes]()
     filled(batches, worked, 19)
     assert not batches._due()
@@ -294,7 +295,7 @@ def test_a_partition_that_could_not_go_back_goes_back_later(
     """No offset passes the busy record."""
     brokers, made = rebalanced
     seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
-    assert seen.claim(b"7", lease=600)
+    assert seen.claim(WorkItem("one", b"7"), lease=600)
     made.left, made.seeks_left = 0, 2
     batches, worked = Batches(made, seen, key=lambda record: record.value()), list[bytes]()
     while made.seeks_left:
@@ -318,7 +319,7 @@ def test_claims_are_extended_between_records(reader: tuple[Brokers, Any], any_cl
             for at, _ in enumerate(batch):
                 count += 1
                 if at < 3 and at < len(batch) - 1:
-                    busy = seen.claim(f"orders:0:{last}")
+                    busy = seen.claim(WorkItem("one", f"orders:0:{last}"))
                     wait_until("a while is over", partial(is_older, busy))
         return count >= 20
 
