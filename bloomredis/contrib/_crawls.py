@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from scrapy import signals
 from scrapy.exceptions import CloseSpider
+from scrapy.spiders import CSVFeedSpider, SitemapSpider, XMLFeedSpider
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 from scrapy.utils.request import request_from_dict
@@ -34,6 +36,21 @@ def policy_of(settings: Any) -> str:
     if policy not in {"close", "new"}:
         raise ValueError(f"BLOOMREDIS_ON_ERROR must be 'close' or 'new', not {policy!r}")
     return str(policy)
+
+
+def is_page(crawler: Any, request: Any) -> bool:
+    """Return whether a request is for a page, which is fetched once, and not for a list of pages.
+
+    The spider says it by its method `is_page`, if it has one.  By default lists are `robots.txt`, and the
+    sitemaps and feeds of Scrapy's own spiders.
+    """
+    spider = crawler.spider
+    if hasattr(spider, "is_page"):
+        return bool(spider.is_page(request))
+    callback = getattr(request.callback, "__name__", None)
+    is_sitemap = isinstance(spider, SitemapSpider) and callback == "_parse_sitemap"
+    is_feed = isinstance(spider, XMLFeedSpider | CSVFeedSpider) and callback in {None, "parse", "_parse"}
+    return not (is_sitemap or is_feed or urlsplit(request.url).path == "/robots.txt")
 
 
 class Failures:

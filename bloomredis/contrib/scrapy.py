@@ -38,7 +38,7 @@ try:
     from scrapy.exceptions import IgnoreRequest
     from scrapy.utils.asyncio import is_asyncio_available
 
-    from bloomredis.contrib._crawls import Batch, Failures, Marks, Memory, policy_of
+    from bloomredis.contrib._crawls import Batch, Failures, Marks, Memory, is_page, policy_of
 except ImportError as error:
     raise missing("scrapy", "Scrapy") from error
 
@@ -104,6 +104,7 @@ class DupeFilter(BaseDupeFilter):
     def __init__(self, crawler: Any) -> None:
         self._crawler = crawler
         self._marks = Marks(crawler, "DupeFilter", _fingerprints(crawler))
+        self._lists: set[str] = set()  # items of requests for sitemaps and the like, in this crawl
         self.seen = _filter(crawler, bloomredis, "BLOOMREDIS_NAME", "%(spider)s:seen")
         crawler.signals.connect(self._resume, signals.spider_opened)
 
@@ -123,7 +124,14 @@ class DupeFilter(BaseDupeFilter):
             self._crawler.engine.crawl(request)
 
     def request_seen(self, request: Any) -> bool:
-        """Mark a request, and return True if one like it was marked before."""
+        """Mark a request, and return True if one like it was marked before.
+
+        A request for a list of pages is not marked; this crawl makes it once.
+        """
+        if not is_page(self._crawler, request):
+            item, count = self._marks.item(request), len(self._lists)
+            self._lists.add(item)
+            return len(self._lists) == count
         batch = Batch(self._marks, [request])
         while batch.has_next:
             try:
@@ -156,11 +164,13 @@ class BatchDedupe:
     """A spider middleware that asks about all requests of a callback together, while the reactor continues.
 
     A page with 100 links costs one round trip.  New requests are passed on with `dont_filter=True`; requests
-    that already have it are not checked.  The middleware needs the asyncio reactor, Scrapy's default.
+    that already have it, and those for lists of pages, are not checked.  The middleware needs the asyncio
+    reactor, Scrapy's default.
     """
 
     def __init__(self, crawler: Any) -> None:
         _check_reactor(self)
+        self._crawler = crawler
         self._stats = crawler.stats
         self._marks = Marks(crawler, "BatchDedupe", _fingerprints(crawler))
         self._untaken: list[deque[Any]] = []  # requests that Scrapy has yet to take
@@ -184,7 +194,7 @@ class BatchDedupe:
 
     async def _asked(self, each: Any) -> AsyncIterator[Any]:
         """Yield a request if it is new or not to be asked about, or an item."""
-        if not _is_asked_for(each):
+        if not self._is_asked_for(each):
             yield each
             return
         async for kept in self._new([each]):
@@ -196,7 +206,7 @@ class BatchDedupe:
         failure: Exception | None = None
         try:
             async for each in result:
-                if not _is_asked_for(each):
+                if not self._is_asked_for(each):
                     yield each
                     continue
                 batch.append(each)
@@ -210,6 +220,9 @@ class BatchDedupe:
             yield kept
         if failure is not None:
             raise failure
+
+    def _is_asked_for(self, each: object) -> bool:
+        return isinstance(each, Request) and not each.dont_filter and is_page(self._crawler, each)
 
     async def _new(self, requests: list[Any]) -> AsyncGenerator[Any, None]:
         """Mark requests, and yield those that are to be made.
@@ -280,10 +293,6 @@ async def _mark(seen: Any, items: list[str]) -> None:
         _log.warning(UNMARKED, len(items), error)
 
 
-def _is_asked_for(each: object) -> bool:
-    return isinstance(each, Request) and not each.dont_filter
-
-
 class ClaimWhileDownloading:
     """A downloader middleware that claims a page while it is downloaded, and marks it after that.
 
@@ -294,8 +303,8 @@ class ClaimWhileDownloading:
       spider's lease ends.
     * A redirect, and a response that Scrapy retries, give the page back.
     * While the server does not answer, requests wait; if it stays away, they go back to the queue.
-    * Only requests that the spider schedules are claimed.  Those for robots.txt, of media pipelines and of
-      `engine.download_async()` are not, nor is a request with `dont_filter=True`.
+    * Only requests for pages that the spider schedules are claimed.  Those for robots.txt, sitemaps and
+      feeds, of media pipelines and of `engine.download_async()` are not, nor one with `dont_filter=True`.
     * `meta={"bloomredis_claim": False}` or `True` decides for one request.
 
     The middleware needs the asyncio reactor, Scrapy's default.
@@ -303,6 +312,7 @@ class ClaimWhileDownloading:
 
     def __init__(self, crawler: Any) -> None:
         _check_reactor(self)
+        self._crawler = crawler
         settings = crawler.settings
         self._stats = crawler.stats
         self._item = _fingerprints(crawler)
@@ -327,7 +337,7 @@ class ClaimWhileDownloading:
 
         Scrapy schedules such copies for retries, and `process_request` for pages that are busy.
         """
-        if not request.dont_filter:
+        if not request.dont_filter and is_page(self._crawler, request):
             request.meta.setdefault(CLAIM, True)
 
     async def process_request(self, request: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.crawler import CrawlerProcess
 from scrapy.downloadermiddlewares.retry import get_retry_request
+from scrapy.spiders import SitemapSpider
 
 FAST: dict[str, Any] = {
     "CONCURRENT_REQUESTS": 8,
@@ -82,6 +83,19 @@ class Shop(Spider):
         return None if response.text else get_retry_request(response.request, spider=self, reason="empty")
 
     def end(self, response: Any) -> None:
+        """Follow nothing."""
+
+
+class Map(SitemapSpider):
+    """Follow a sitemap, which may be named by robots.txt."""
+
+    name = "map"
+
+    def __init__(self, *, url: str) -> None:
+        self.sitemap_urls = [url]
+        super().__init__()
+
+    def parse(self, response: Any, **kwargs: Any) -> None:
         """Follow nothing."""
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 import redis
-from scrapy import Request
+from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
+from scrapy.spiders import CSVFeedSpider, XMLFeedSpider
 from scrapy.utils.test import get_crawler
 
 from bloomredis import ConnectionFailedError, RotatingBloomFilter, ScalingBloomFilter
-from bloomredis.contrib._crawls import Batch
+from bloomredis.contrib._crawls import Batch, is_page
 from bloomredis.contrib.scrapy import BatchDedupe, ClaimWhileDownloading, DupeFilter
 from tests.contrib import spider
 from tests.contrib.site import Answer, Site, serving
@@ -29,6 +30,7 @@ from tests.support.clock import Clock
 from tests.support.proxy import after, lost, proxied, refused, silent
 from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server, running
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 EXAMPLES = {
@@ -64,6 +66,78 @@ def scheduled(middleware: ClaimWhileDownloading, url: str) -> Any:
     request = Request(url)
     middleware._choose(request)
     return request
+
+
+class Mapped:
+    """A site whose robots.txt names a sitemap, which lists itself and another one, which lists the pages."""
+
+    def __init__(self) -> None:
+        self.pages = ["/old"]
+        self.fetches: list[str] = []
+        self.url = ""
+
+    def answer(self, path: str, spider: str) -> Answer:
+        """Note a path, and return what it has."""
+        del spider
+        self.fetches.append(path)
+        if path == "/robots.txt":
+            return Answer(f"User-agent: *\nSitemap: {self.url}/map.xml\n".encode(), kind="text/plain")
+        kind, listed = {
+            "/map.xml": ("sitemap", ["/map.xml", "/part.xml"]),
+            "/part.xml": ("url", self.pages),
+        }.get(path, ("", []))
+        places = "".join(f"<{kind}><loc>{self.url}{each}</loc></{kind}>" for each in listed)
+        around = "sitemapindex" if kind == "sitemap" else "urlset"
+        schema = "http://www.sitemaps.org/schemas/sitemap/0.9"
+        return Answer(f'<{around} xmlns="{schema}">{places}</{around}>'.encode(), kind="application/xml")
+
+
+@pytest.mark.parametrize("first", ["/robots.txt", "/map.xml"])
+@pytest.mark.parametrize("adapter", sorted(EXAMPLES))
+def test_each_crawl_reads_the_sitemaps(adapter: str, first: str, any_server: Server) -> None:
+    """Once a crawl, also one that lists itself; of the pages it fetches the new ones."""
+    chosen = settings(adapter, any_server)
+    with serving(Mapped()) as site:
+        for fetched in ("/old", "/new"):
+            site.fetches.clear()
+            process = spider.start(**chosen, SPIDER="Map", SPIDER_ARGUMENTS={"url": site.url + first})
+            assert spider.ended(process)["finish_reason"] == "finished"
+            lists = ["/map.xml", "/part.xml"] + ["/robots.txt"] * (first == "/robots.txt")
+            assert sorted(site.fetches) == sorted([*lists, fetched])
+            site.pages.append("/new")
+
+
+class Archive(Spider):
+    """A spider that says what is a page."""
+
+    name = "archive"
+
+    def is_page(self, request: Any) -> bool:
+        """Return whether the path is not that of the archive."""
+        return "/archive" not in request.url
+
+
+FEEDS = {kind.__name__: kind(name="feeds") for kind in (XMLFeedSpider, CSVFeedSpider)}
+LISTS: dict[str, tuple[Spider, Request, bool]] = {
+    "a link": (Spider(name="a"), Request("http://a/1"), True),
+    "robots.txt": (Spider(name="a"), Request("http://a/robots.txt"), False),
+    "a list of the spider": (Archive(), Request("http://a/archive/2"), False),
+    "a page of the spider": (Archive(), Request("http://a/robots.txt"), True),
+    **{f"a feed of {name}": (feeds, Request("http://a/2"), False) for name, feeds in FEEDS.items()},
+    **{
+        f"a page of {name}": (feeds, Request("http://a/2", callback=feeds.parse_row), True)
+        for name, feeds in FEEDS.items()
+        if isinstance(feeds, CSVFeedSpider)
+    },
+}
+"""Spiders, a request of each, and whether it is for a page."""
+
+
+@for_each("kind", LISTS)
+def test_the_spider_says_what_is_a_page(kind: str) -> None:
+    """By its class, or by a method `is_page`."""
+    by, request, expected = LISTS[kind]
+    assert is_page(SimpleNamespace(spider=by), request) is expected
 
 
 def crawl(site: Site, number: int, chosen: dict[str, Any]) -> subprocess.Popen[str]:
