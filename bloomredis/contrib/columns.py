@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from math import isnan
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,12 @@ def rows(batch: Any, mask: NDArray[np.bool_]) -> Any:
     return batch.loc[mask] if hasattr(batch, "iloc") else batch.filter(mask)
 
 
+LAZY: Final = frozenset(("LazyFrame", "DuckDBPyRelation"))
+"""The names of types that are queries: they have no rows before they are run."""
+HUGE: Final = 38
+"""The number of digits of HUGEINT, which is a decimal for Arrow."""
+
+
 class _Column:
     """A column of batches whose values are items of a filter."""
 
@@ -49,6 +56,29 @@ class _Column:
     def _rows(self, batch: Any, ask: Callable[[Any], NDArray[np.bool_]]) -> Any:
         """Return the rows of a batch for which a function of its column is true."""
         return rows(batch, _mask(batch[self._column], self._missing, ask))
+
+    def __call__(self, batch: Any) -> Any:
+        """Return the rows of a batch that this object selects."""
+        if (kind := type(batch).__name__) in LAZY:
+            raise TypeError(
+                f"{type(self).__name__} takes a batch, not a {kind}, which runs again at each use: store its "
+                "result first, as collect() does"
+            )
+        return self._select(batch)
+
+    def _select(self, batch: Any) -> Any:
+        raise NotImplementedError
+
+    def partition(self, frame: Any, partition_info: dict[str, Any] | None = None) -> Any:
+        """Return the rows of a partition; for `map_partitions` of Dask, which first makes up some rows.
+
+        Dask numbers the partitions of a selection from 0, so only the rows identify a partition.
+        """
+        return frame if partition_info is None else self(frame)
+
+    def each(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows of each batch; for `mapInArrow` of Spark."""
+        return map(self, batches)
 
 
 class NewRows(_Column):
@@ -63,8 +93,7 @@ class NewRows(_Column):
         the row.
     """
 
-    def __call__(self, batch: Any) -> Any:
-        """Return the rows of a batch that were new."""
+    def _select(self, batch: Any) -> Any:
         return self._rows(batch, self._seen.add_mask)
 
 
@@ -107,15 +136,8 @@ class KeptRows(_Column):
         self._unit = unit
         self._lease = lease
 
-    def __call__(self, batch: Any) -> Any:
-        """Return the rows that a batch keeps."""
+    def _select(self, batch: Any) -> Any:
         return self._kept_of(batch, self._of(f"batch {(self._unit or _digest)(batch)}"))
-
-    def partition(self, frame: Any, partition_info: dict[str, Any] | None = None) -> Any:
-        """Return the rows that a partition keeps; for `map_partitions` of Dask."""
-        if partition_info is None:  # Dask asks for the columns of the result
-            return frame
-        return self(frame)  # Dask numbers the partitions of a selection from 0
 
     def each(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows that each batch of a partition keeps; for `mapInArrow` of Spark."""
@@ -147,13 +169,8 @@ class AbsentRows(_Column):
     :param missing: treatment of a row whose item is null: see `NewRows`.
     """
 
-    def __call__(self, batch: Any) -> Any:
-        """Return the rows of a batch that are not in the filter."""
+    def _select(self, batch: Any) -> Any:
         return self._rows(batch, lambda column: ~self._seen.contains_mask(column) & _first(column))
-
-    def each(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the result for each batch; for `mapInArrow`."""
-        return map(self, batches)
 
 
 class Added(_Column):
@@ -197,23 +214,42 @@ def foreach_batch(
     return handle
 
 
-def register(connection: Any, seen: Any, name: str = "is_new", *, missing: Missing = "raise") -> None:
-    """Give a connection of DuckDB a function that adds a VARCHAR to a filter and returns whether it was new.
+def register(
+    connection: Any, seen: Any, name: str = "is_new", *, missing: Missing = "raise", job: str | None = None
+) -> None:
+    """Give a connection of DuckDB a function that adds an item to a filter and returns whether it was new.
 
-    ``SELECT * FROM pages WHERE is_new(url)``.  DuckDB evaluates the function for the rows that it reads, in
-    several threads.  It may evaluate other conditions of the query afterwards, so put these into a subquery.
+    ``CREATE TABLE new AS SELECT * FROM pages WHERE is_new(url)``.  The item is a text, a whole number (also a
+    HUGEINT), a UUID or a BLOB.  DuckDB evaluates the function for the rows that it reads, in several threads.
+    It may evaluate other conditions of the query afterwards, so put these into a subquery.
+
+    A relation is a query, which runs again at each use, and then finds its own items.  So store its result,
+    or give `job`: then the function is true for each row whose item no other job has, however often it runs.
 
     :param name: the name of the function.
     :param missing: its answer to NULL: "keep" for true, "drop" for false, or "raise" an error.
+    :param job: a name for this use of the filter, as of `KeptRows`; equal rows of the job have one answer.
     """
     require_sync(seen, "register()")
     checked(missing)
+    lock = threading.Lock()  # a job must not meet its own claims
 
-    def is_new(column: Any) -> Any:
-        return pa.array(_mask(column, missing, seen.add_mask))
+    def kept(column: Any) -> NDArray[np.bool_]:
+        items = _listed(column)
+        distinct = list(dict.fromkeys(items))
+        with lock:
+            mask = Kept(seen, str(job), 3600.0).mask(distinct)
+        answers = dict(zip(distinct, mask, strict=True))
+        return np.array([answers[item] for item in items], dtype=bool)
+
+    def is_new(*columns: Any) -> Any:
+        (column,) = columns  # DuckDB takes a column of any type for it
+        if pa.types.is_decimal(column.type) and (column.type.precision, column.type.scale) == (HUGE, 0):
+            column = [each if each is None else int(each) for each in column.to_pylist()]
+        return pa.array(_mask(column, missing, seen.add_mask if job is None else kept))
 
     connection.create_function(
-        name, is_new, ["VARCHAR"], "BOOLEAN", type="arrow", side_effects=True, null_handling="special"
+        name, is_new, None, "BOOLEAN", type="arrow", side_effects=True, null_handling="special"
     )
 
 

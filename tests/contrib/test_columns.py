@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -312,6 +313,78 @@ def test_duckdb_asks_for_columns(seen: BloomFilter) -> None:
     query = "SELECT count(*) FROM (SELECT 'e' || (range % 5000) AS id FROM range(20000)) WHERE unseen(id)"
     assert connection.sql(query).fetchall() == [(5000,)]
     assert connection.sql(query).fetchall() == [(0,)]
+
+
+TYPES = {
+    "VARCHAR": ("'a'", "'b'", "a"),
+    "BIGINT": ("7", "8", 7),
+    "HUGEINT": (str(2**100), "8", 2**100),
+    "UUID": (
+        "'00000000-0000-0000-0000-000000000007'",
+        "'00000000-0000-0000-0000-000000000008'",
+        str(uuid.UUID(int=7)),
+    ),
+    "BLOB": (r"'\x00\xff'", "'b'", b"\x00\xff"),
+}
+"""Two values of a type of DuckDB, and the first one as an item."""
+
+
+@for_each("kind", TYPES)
+def test_duckdb_takes_columns_of_each_type_that_is_an_item(kind: str, any_server: Server) -> None:
+    """The item is the one that other programs add."""
+    first, second, item = TYPES[kind]
+    known: Any = item
+    seen = BloomFilter.from_url(any_server.url, f"items of {kind}", capacity=1000, error_rate=1e-9)
+    connection = duckdb.connect()
+    register(connection, seen)
+    query = f"SELECT is_new(v::{kind}) FROM (VALUES ({first}), ({second}), ({first})) AS t(v)"  # noqa: S608 - of the test
+    assert connection.execute(query).fetchall() == [(True,), (True,), (False,)]
+    assert seen.contains(known)
+
+
+@for_each("value", ["1.5::DOUBLE", "true", "1.5::DECIMAL(9, 1)", "DATE '2026-11-28'"])
+def test_duckdb_refuses_a_column_that_is_no_item(value: str, seen: BloomFilter) -> None:
+    """The error names the type."""
+    connection = duckdb.connect()
+    register(connection, seen)
+    with pytest.raises(duckdb.Error, match="an item is str, bytes or int, not"):
+        connection.execute(f"SELECT is_new({value})").fetchall()
+
+
+def test_a_relation_of_duckdb_may_be_used_again(seen: BloomFilter) -> None:
+    """With a job each use has the same answer, and another job has none of its rows."""
+    connection = duckdb.connect()
+    for job in ("one", "two"):
+        register(connection, seen, f"is_of_{job}", job=job)
+    query = "SELECT DISTINCT id FROM (SELECT 'e' || (range % 500) AS id FROM range(20000)) WHERE is_of_{}(id)"
+    relation = connection.sql(query.format("one"))
+    assert "500 rows" in str(relation)
+    assert [len(relation.fetchall()), len(relation.fetchall())] == [500, 500]
+    assert connection.sql(query.format("two")).fetchall() == []
+
+
+def test_a_query_has_no_rows(seen: BloomFilter) -> None:
+    """A query that would run at each use is refused by its name; a job may be used in one twice."""
+    lazy = pl.LazyFrame({"url": ["a", "b", "a"]})
+    for select in (NewRows(seen, "url"), AbsentRows(seen, "url"), KeptRows(seen, "url", job="november")):
+        with pytest.raises(TypeError, match=f"^{type(select).__name__} takes a batch, not a LazyFrame"):
+            select(lazy)
+    kept = lazy.map_batches(KeptRows(seen, "url", job="november"))
+    assert [kept.collect()["url"].to_list() for _ in range(2)] == [["a", "b"]] * 2
+
+
+@for_each("kind", [NewRows, AbsentRows, KeptRows])
+def test_rows_that_dask_makes_up_are_not_added(kind: Any, any_server: Server) -> None:
+    """It asks for the columns of the result with them."""
+    import dask.dataframe as dd
+
+    seen = BloomFilter.from_url(any_server.url, kind.__name__, capacity=1000, error_rate=1e-9)
+    select = kind(seen, "url", **({"job": "november"} if kind is KeptRows else {}))
+    frame = dd.from_pandas(pd.DataFrame({"url": ["a", "b", "a"]}), npartitions=1)
+    found = frame.map_partitions(select.partition).compute(scheduler="sync")
+    assert sorted(found["url"]) == ["a", "b"]
+    seen.reserve()
+    assert seen.info().count == {NewRows: 2, AbsentRows: 0, KeptRows: 4}[kind]
 
 
 class Frame:
