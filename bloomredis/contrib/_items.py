@@ -1,4 +1,7 @@
-"""What an adapter's item is made of: the name of the work, and a key or the arguments of a call."""
+"""What an adapter's item is made of: the name of the work, and a key or the arguments of a call.
+
+A record may have no key: it is handed on unchecked, dropped, or refused.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,14 @@ import json
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final, Literal, get_args
 
 from bloomredis import WorkItem
+
+Missing = Literal["keep", "drop", "raise"]
+"""Treatment of a record without a key."""
+
+TREATMENTS: Final = get_args(Missing)
 
 
 def item_of(name: str, key: Any, *, bare: bool) -> Any:
@@ -56,7 +64,7 @@ def call_item(
 
 def _fields(value: Any, hint: Any) -> Any:
     """Return the fields of a model of pydantic, or of a value that is annotated as one; else the value."""
-    for kind in (hint, *typing.get_args(hint)):  # as in `Order | None`
+    for kind in (hint, *get_args(hint)):  # as in `Order | None`
         if isinstance(kind, type) and hasattr(kind, "model_validate") and value is not None:
             with suppress(ValueError):  # the body gets the error
                 value = kind.model_validate(value)
@@ -77,3 +85,21 @@ def require_result(name: str, result: Any) -> Any:
         f"{name} returned {type(result).__name__}, whose work is not done yet; its item is given back. Let "
         "the body do the work before it returns, as asyncio.run() does for a coroutine function"
     )
+
+
+def checked(missing: Missing) -> Missing:
+    """Return a treatment.  Raises `ValueError` if there is no such treatment."""
+    if missing not in TREATMENTS:
+        raise ValueError(f'missing must be "keep", "drop" or "raise", not {missing!r}')
+    return missing
+
+
+def is_kept(missing: Missing, record: str) -> bool:
+    """Return whether a record without a key is handed on unchecked.
+
+    :param record: the record's place, for the error.
+    :raises TypeError: records without a key are refused.
+    """
+    if missing == "raise":
+        raise TypeError(f'{record} has no key: missing="keep" hands it on unchecked, "drop" leaves it out')
+    return missing == "keep"

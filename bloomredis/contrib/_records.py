@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
-from bloomredis.contrib._items import item_of
-from bloomredis.contrib._keys import Missing, checked, is_kept
+from bloomredis.contrib._items import Missing, checked, is_kept, item_of
 
 PartitionId = tuple[str, int]
 """A topic and a partition."""
@@ -200,8 +200,14 @@ class Partitions:
 
     @property
     def _group(self) -> str:
-        """The name of the consumer's group."""
-        raise NotImplementedError
+        """The name of the consumer's group, which no public name of the clients has."""
+        if hasattr(self._consumer, "_group_id"):  # of aiokafka
+            return str(self._consumer._group_id or "")  # noqa: SLF001
+        # In librdkafka's form of the metadata.
+        found = re.match(rb"CGMDv2:.{4}([^\0]*)\0", self._consumer.consumer_group_metadata(), re.DOTALL)
+        if found is None:
+            raise RuntimeError("this version of confluent-kafka does not tell the group: give bare=True")
+        return found[1].decode()
 
     def _go_back(self, positions: Positions) -> None:
         """Let partitions wait, and then go on where they have to."""

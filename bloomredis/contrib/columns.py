@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bloomredis.contrib import missing
 from bloomredis.contrib._flavours import require_sync
+from bloomredis.contrib._items import Missing, checked
 from bloomredis.contrib._kept import Kept
-from bloomredis.contrib._keys import Missing, checked
 
 try:
     import pyarrow as pa

@@ -9,8 +9,8 @@ from typing import Any, Final
 from bloomredis import BloomFilter, ShardedBloomFilter
 from bloomredis.contrib import missing
 from bloomredis.contrib._flavours import require_sync
+from bloomredis.contrib._items import Missing, checked, is_kept
 from bloomredis.contrib._kept import Kept
-from bloomredis.contrib._keys import Missing, checked, is_kept
 
 try:
     from datatrove.pipeline.filters.base_filter import BaseFilter

@@ -80,9 +80,7 @@ def once(
 
             @functools.wraps(view)
             async def waiting(request: Any, *args: Any, **kwargs: Any) -> Any:
-                return await gate.wait(
-                    functools.partial(view, request, *args, **kwargs), request, args, kwargs
-                )
+                return await gate.wait(view, request, args, kwargs)
 
             return waiting
 
@@ -91,7 +89,7 @@ def once(
 
         @functools.wraps(view)
         def wrapper(request: Any, *args: Any, **kwargs: Any) -> Any:
-            return gate.call(functools.partial(view, request, *args, **kwargs), request, args, kwargs)
+            return gate.call(view, request, args, kwargs)
 
         return wrapper
 
@@ -133,12 +131,12 @@ class _Gate:
         request = _of_django(request)
         return guarding(getattr(request, "scope", request.META), self._seen, item)
 
-    def call(self, view: Callable[[], Any], request: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, view: Any, request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request."""
         found = self._item(request)
-        with self._guarding(request, found) as is_outermost:
-            if found is None or not is_outermost:
-                return view()
+        with self._guarding(request, found) as is_checked:
+            if not is_checked:
+                return view(request, *args, **kwargs)
             if not isinstance(found, Answer):
                 try:
                     found = self._seen.claim(found, lease=self._lease, renew=True)
@@ -150,19 +148,19 @@ class _Gate:
                 return response
             claim, settle = found, _Settling(found)
             try:
-                response = view()
+                response = view(request, *args, **kwargs)
                 settle.after(is_done=self._is_done(request, response))
             except BaseException as error:
                 claim.__exit__(type(error), error, None)
                 raise
             return response
 
-    async def wait(self, view: Callable[[], Any], request: Any, args: Any, kwargs: Any) -> Any:
+    async def wait(self, view: Any, request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request, by an asynchronous view."""
         found = self._item(request)
-        with self._guarding(request, found) as is_outermost:
-            if found is None or not is_outermost:
-                return await view()
+        with self._guarding(request, found) as is_checked:
+            if not is_checked:
+                return await view(request, *args, **kwargs)
             if not isinstance(found, Answer):
                 try:
                     found = await self._seen.claim(found, lease=self._lease, renew=True)
@@ -175,7 +173,7 @@ class _Gate:
                 return response
             ending = Ending(found)
             try:
-                response = await view()
+                response = await view(request, *args, **kwargs)
                 await ending.settle(done=self._is_done(request, response))
             except BaseException:
                 await ending.give_back()

@@ -67,12 +67,10 @@ def once(
         item = _id(header, request) if header is not None else await _key(key, request)
         if isinstance(item, Answer):
             raise await _refusal(item, request)
-        if is_missing(item):
-            yield
-            return
-        item = item_of(f"{request.method} {quote(request.scope['path'])}", item, bare=bare)
-        with guarding(request.scope, seen, item) as is_outermost:
-            if not is_outermost:
+        endpoint = f"{request.method} {quote(request.scope['path'])}"
+        item = None if is_missing(item) else item_of(endpoint, item, bare=bare)
+        with guarding(request.scope, seen, item) as is_checked:
+            if not is_checked:
                 yield
                 return
             try:

@@ -11,8 +11,7 @@ from typing import Any
 from bloomredis import BloomError
 from bloomredis.contrib import missing
 from bloomredis.contrib._flavours import require_async
-from bloomredis.contrib._items import item_of
-from bloomredis.contrib._keys import Missing, checked, is_kept
+from bloomredis.contrib._items import Missing, checked, is_kept, item_of
 from bloomredis.contrib._patience import PAUSE
 from bloomredis.contrib._warnings import Warnings
 

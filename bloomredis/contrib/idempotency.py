@@ -135,12 +135,12 @@ class Rules:
 
 @contextmanager
 def guarding(request: Any, seen: Any, item: Any) -> Iterator[bool]:
-    """Yield False if a guard around this one holds the item for the request, else True.
+    """Yield True if this guard checks the request, which has an item that no guard around this one holds.
 
     :param request: the scope or the environ of the request, which all its guards get.
     """
     held, entry = request.setdefault("bloomredis.held", []), (seen.name, item)
-    if entry in held:
+    if item is None or entry in held:
         yield False
         return
     held.append(entry)
@@ -243,11 +243,8 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
         item = self._item(scope) if scope["type"] == "http" else None
-        if item is None:
-            await self._app(scope, receive, send)
-            return
-        with guarding(scope, self._seen, item) as is_outermost:
-            if not is_outermost:
+        with guarding(scope, self._seen, item) as is_checked:
+            if not is_checked:
                 await self._app(scope, receive, send)
                 return
             body = AsgiBody(receive)
@@ -301,10 +298,8 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         query = environ.get("QUERY_STRING", "")
         item = self._rules.item(environ, environ["REQUEST_METHOD"], path, query, values)
-        if item is None:
-            return self._app(environ, start_response)
-        with guarding(environ, self._seen, item) as is_outermost:
-            if not is_outermost:
+        with guarding(environ, self._seen, item) as is_checked:
+            if not is_checked:
                 return self._app(environ, start_response)
             body = WsgiBody(environ)
             found = item.wsgi if isinstance(item, Answer) else self._run(item, environ, body)

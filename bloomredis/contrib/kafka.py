@@ -7,7 +7,6 @@ consumer's `enable.auto.commit`.  A batch is claimed in one round trip, and comm
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
@@ -99,14 +98,6 @@ class Batches(Partitions):
 
     _require = staticmethod(require_sync)
 
-    @property
-    def _group(self) -> str:
-        # librdkafka's form of the metadata, the only place in which a consumer tells its group.
-        found = re.match(rb"CGMDv2:.{4}([^\0]*)\0", self._consumer.consumer_group_metadata(), re.DOTALL)
-        if found is None:
-            raise RuntimeError("this version of confluent-kafka does not tell the group: give bare=True")
-        return found[1].decode()
-
     @contextmanager
     def next(self, size: int = 500, timeout: float = 1.0) -> Iterator[Batch]:
         """Read up to `size` records within `timeout` seconds, and claim them.
@@ -187,10 +178,6 @@ class AsyncBatches(Partitions):
     """Batches of the records that a consumer of aiokafka reads, with `async with`: see `Batches`."""
 
     _require = staticmethod(require_async)
-
-    @property
-    def _group(self) -> str:
-        return str(self._consumer._group_id or "")  # noqa: SLF001 - no public name has it
 
     @asynccontextmanager
     async def next(self, size: int = 500, timeout: float = 1.0) -> AsyncIterator[AsyncBatch]:  # noqa: ASYNC109 - the broker's
