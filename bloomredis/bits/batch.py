@@ -178,8 +178,7 @@ class Hashing(Protocol):
         """Return the bits of a batch of encoded items."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackedBatch:
+class PackedBatch(NamedTuple):
     """A batch of encoded items, packed for one layout."""
 
     layout: Any  # a Packing

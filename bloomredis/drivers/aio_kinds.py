@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from bloomredis.drivers.aio_filters import Filter
 from bloomredis.drivers.aio_lifecycle import Adopting, Expiring
@@ -12,6 +12,7 @@ from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.connections.urls import address
 from bloomredis.drivers.observing import observed
 from bloomredis.errors import FilterMismatchError
+from bloomredis.later import later
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.rotating import RotatingOperations
@@ -26,8 +27,12 @@ from bloomredis.operations.options import (
     ScalingParameters,
     ShardedParameters,
 )
-from bloomredis.operations.whole.snapshot import LocalFilter
 from bloomredis.stored.module.filter import other_layout
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import snapshot as snapshots
+else:
+    snapshots = later("bloomredis.operations.whole", "snapshot")
 
 
 class BloomFilter(Filter[I], Queueing[I], Expiring):
@@ -115,7 +120,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
                 return found
 
     @observed
-    async def snapshot(self) -> LocalFilter[I]:
+    async def snapshot(self) -> snapshots.LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
 
         The copy takes as much memory as the filter.  Reading it costs the server about 1 ms a megabyte, in

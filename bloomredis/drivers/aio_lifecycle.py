@@ -18,14 +18,16 @@ from bloomredis.drivers.observing import observed
 from bloomredis.later import later
 from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import File, I, Progress
-from bloomredis.operations.whole.snapshot import LocalFilter
 
 if TYPE_CHECKING:
     from bloomredis.operations.whole import files, transfer, union
+    from bloomredis.operations.whole import snapshot as snapshots
     from bloomredis.stored.saved import reading
     from bloomredis.stored.saved.format import Part
 else:
-    files, transfer, union = later("bloomredis.operations.whole", "files", "transfer", "union")
+    files, snapshots, transfer, union = later(
+        "bloomredis.operations.whole", "files", "snapshot", "transfer", "union"
+    )
     reading = later("bloomredis.stored.saved", "reading")
 
 # asyncio:
@@ -116,7 +118,9 @@ class Portable(AsyncDriven, Generic[I]):
         return made
 
     @observed
-    async def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
+    async def merge(
+        self, other: Portable[I] | snapshots.LocalFilter[I], *, progress: Progress | None = None
+    ) -> None:
         """Add all items of another filter, which stays as it is: the union of both.
 
         Both filters are a `BloomFilter`, or both a `ShardedBloomFilter`, on one server or on two; or the
@@ -132,9 +136,9 @@ class Portable(AsyncDriven, Generic[I]):
         own: Any = self._operations  # `_source` raises if these cannot be merged
         await self._run(union.merge(own, await self._source(other), progress))
 
-    async def _source(self, other: Portable[I] | LocalFilter[I]) -> union.MergeSource:
+    async def _source(self, other: Portable[I] | snapshots.LocalFilter[I]) -> union.MergeSource:
         transfer.stored_of(self._operations)
-        if isinstance(other, LocalFilter):
+        if isinstance(other, snapshots.LocalFilter):
             pieces = union.local_pieces(other)
             # asyncio:
             return union.local_source(other, lambda part: _each(pieces(part)))

@@ -19,12 +19,12 @@ from bloomredis.drivers.sync import drive
 from bloomredis.later import later
 from bloomredis.operations.codec import WorkItem
 from bloomredis.operations.options import CommonParameters, I
-from bloomredis.operations.whole.info import FilterInfo
 
 if TYPE_CHECKING:
+    from bloomredis.operations.whole import info as whole_info
     from bloomredis.operations.whole import loading
 else:
-    loading = later("bloomredis.operations.whole", "loading")
+    whole_info, loading = later("bloomredis.operations.whole", "info", "loading")
 
 
 class Filter(Claimer[I], Portable[I], Deduping):
@@ -180,7 +180,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         return self._run(self._operations.acknowledge())
 
     @observed
-    def info(self) -> FilterInfo:
+    def info(self) -> whole_info.FilterInfo:
         """Return the filter's parameters and how full it is.
 
         Costs a BITCOUNT over the whole filter, in pieces of under 2 ms.

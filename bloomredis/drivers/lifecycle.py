@@ -19,14 +19,16 @@ from bloomredis.drivers.sync import drive
 from bloomredis.later import later
 from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import File, I, Progress
-from bloomredis.operations.whole.snapshot import LocalFilter
 
 if TYPE_CHECKING:
     from bloomredis.operations.whole import files, transfer, union
+    from bloomredis.operations.whole import snapshot as snapshots
     from bloomredis.stored.saved import reading
     from bloomredis.stored.saved.format import Part
 else:
-    files, transfer, union = later("bloomredis.operations.whole", "files", "transfer", "union")
+    files, snapshots, transfer, union = later(
+        "bloomredis.operations.whole", "files", "snapshot", "transfer", "union"
+    )
     reading = later("bloomredis.stored.saved", "reading")
 
 
@@ -113,7 +115,9 @@ class Portable(Driven, Generic[I]):
         return made
 
     @observed
-    def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
+    def merge(
+        self, other: Portable[I] | snapshots.LocalFilter[I], *, progress: Progress | None = None
+    ) -> None:
         """Add all items of another filter, which stays as it is: the union of both.
 
         Both filters are a `BloomFilter`, or both a `ShardedBloomFilter`, on one server or on two; or the
@@ -129,9 +133,9 @@ class Portable(Driven, Generic[I]):
         own: Any = self._operations  # `_source` raises if these cannot be merged
         self._run(union.merge(own, self._source(other), progress))
 
-    def _source(self, other: Portable[I] | LocalFilter[I]) -> union.MergeSource:
+    def _source(self, other: Portable[I] | snapshots.LocalFilter[I]) -> union.MergeSource:
         transfer.stored_of(self._operations)
-        if isinstance(other, LocalFilter):
+        if isinstance(other, snapshots.LocalFilter):
             pieces = union.local_pieces(other)
             return union.local_source(other, pieces)
         check_same_class(self, other)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from bloomredis.protocol.forms import Form, entries, integer, read
 from bloomredis.protocol.judging import judge, raise_judged
@@ -15,8 +14,7 @@ from bloomredis.protocol.steps import Call, Command, Op, Outcome, Part, PlainCal
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """The number of replicas that must confirm a write, and the time to wait for them.
 
     If the filter's own key holds no string, `touched` names another key to write to.

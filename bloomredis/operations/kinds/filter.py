@@ -16,8 +16,6 @@ from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Options
-from bloomredis.operations.whole import info
-from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol import forms
 from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.forks import process
@@ -33,9 +31,10 @@ from bloomredis.stored.state.handle import Description
 from bloomredis.stored.state.knowledge import untold
 
 if TYPE_CHECKING:
-    from bloomredis.operations.whole import loading, module_loading
+    from bloomredis.operations.whole import info, loading, module_loading
+    from bloomredis.operations.whole.info import FilterInfo
 else:
-    loading, module_loading = later("bloomredis.operations.whole", "loading", "module_loading")
+    info, loading, module_loading = later("bloomredis.operations.whole", "info", "loading", "module_loading")
 
 T = TypeVar("T")
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bloomredis import arguments
+from bloomredis.later import later
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.options import Options, Seconds
-from bloomredis.operations.whole import info
-from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.layers.layers import StoredLayers
 from bloomredis.stored.layers.record import LayerRecord
 from bloomredis.stored.state.knowledge import untold
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import info
+    from bloomredis.operations.whole.info import FilterInfo
+else:
+    info = later("bloomredis.operations.whole", "info")
 
 
 class LayeredOperations(FilterOperations):

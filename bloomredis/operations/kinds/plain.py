@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from functools import partial
-from typing import Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull
@@ -12,11 +12,11 @@ from bloomredis.bits import sizing
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
+from bloomredis.later import later
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import Common, Options, Seconds, checked_options, lifetime
-from bloomredis.operations.whole.snapshot import LocalFilter, snapshot
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.steps import Op
@@ -32,6 +32,11 @@ from bloomredis.stored.module.filter import StoredModule
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.reaction import Reaction
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole import snapshot as snapshots
+else:
+    snapshots = later("bloomredis.operations.whole", "snapshot")
 
 MODULE_RATE: Final = 0.25
 """The highest error rate for which RedisBloom creates a filter."""
@@ -99,9 +104,9 @@ class PlainOperations(Queueing, FilterOperations):
         except BloomError as error:
             return error
 
-    def snapshot(self) -> Op[LocalFilter[object]]:
+    def snapshot(self) -> Op[snapshots.LocalFilter[object]]:
         """Return a copy of the filter in this process."""
-        return snapshot(self.stored, self.codec)
+        return snapshots.snapshot(self.stored, self.codec)
 
 
 def _native(

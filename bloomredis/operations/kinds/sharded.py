@@ -18,8 +18,6 @@ from bloomredis.operations.kinds import sharded_batches as batches
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Common, Seconds, checked_options
-from bloomredis.operations.whole import info
-from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import Sessions, parse_token
@@ -32,9 +30,10 @@ from bloomredis.stored.shards.shards import StoredShards
 from bloomredis.stored.state.knowledge import untold
 
 if TYPE_CHECKING:
-    from bloomredis.operations.whole import sharded_loading
+    from bloomredis.operations.whole import info, sharded_loading
+    from bloomredis.operations.whole.info import FilterInfo
 else:
-    sharded_loading = later("bloomredis.operations.whole", "sharded_loading")
+    info, sharded_loading = later("bloomredis.operations.whole", "info", "sharded_loading")
 
 T = TypeVar("T")
 

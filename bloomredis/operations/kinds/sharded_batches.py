@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, PackedBatch, Prepared
@@ -35,8 +34,7 @@ Outcomes = Sequence[tuple[list[int], list[bool] | Exception]]
 """For each shard the indexes of its items, and their answers or its error."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardItems:
+class ShardItems(NamedTuple):
     """The items of a batch that belong to one shard.
 
     :ivar part: the operations of the shard.

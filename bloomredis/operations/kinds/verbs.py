@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
 from datetime import timedelta
 from itertools import takewhile
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from bloomredis import arguments
 from bloomredis.arguments import listed
@@ -19,7 +19,6 @@ from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimSt
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.outcomes import Answers, KeptAnswers, raise_interrupted
 from bloomredis.operations.options import Options
-from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.gather import error_to_raise, gather
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import Session, Sessions, in_session
@@ -27,6 +26,9 @@ from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.knowledge import Emptying, untold
+
+if TYPE_CHECKING:
+    from bloomredis.operations.whole.info import FilterInfo
 
 T = TypeVar("T")
 C = TypeVar("C")

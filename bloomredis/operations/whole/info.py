@@ -271,4 +271,4 @@ def united(one: Description, other: Description, bits: Bits) -> Description:
     head = one.header
     estimate = sizing.approximate_count(bits.ones(), head.num_bits, head.num_hashes)
     most = head.count + other.header.count
-    return replace(one, header=replace(head, count=max(head.count, min(most, estimate))))
+    return one._replace(header=replace(head, count=max(head.count, min(most, estimate))))

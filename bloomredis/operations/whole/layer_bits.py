@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -96,7 +96,7 @@ def _newest(layer: Layer) -> Op[tuple[Layer, int]]:
         identity = stored[:IDENTITY_BYTES]
         if identity == layer.identity or header.differ_by_mark(identity, layer.identity):
             head = header.parse(stored)
-            return replace(layer, identity=identity), max(1, head.capacity - head.count)
+            return layer._replace(identity=identity), max(1, head.capacity - head.count)
     return layer, 1
 
 

@@ -10,9 +10,8 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Self, cast
 
 from bloomredis.arguments import listed, shown
 from bloomredis.bits.arrays import NDArray, np
@@ -177,8 +176,7 @@ _PIECE_BYTES: Final = 1 << 20
 """Bytes of counters turned into bits at a time; a multiple of 4, so that the bits fill whole bytes."""
 
 
-@dataclass(frozen=True)
-class AnyOf:
+class AnyOf(NamedTuple):
     """The layers of a filter: an item is in the filter if it is in any layer."""
 
     layers: Sequence[Bits]
@@ -195,8 +193,7 @@ class AnyOf:
         return present
 
 
-@dataclass(frozen=True)
-class OneOf:
+class OneOf(NamedTuple):
     """The shards of a filter: an item belongs to the shard that its hash picks; a missing shard is empty."""
 
     record: ShardRecord
@@ -216,8 +213,7 @@ class OneOf:
         return present
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(NamedTuple):
     """An open file: its answers, and the description of its filter."""
 
     answers: HasItems

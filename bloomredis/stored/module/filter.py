@@ -11,9 +11,9 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, Final, Literal, NoReturn, TypeVar, Unpack, cast
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeVar, Unpack, cast
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import (
@@ -66,8 +66,7 @@ _USUAL_RATE: Final = 0.01
 """The error rate to assume until it is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedFilter:
+class MarkedFilter(NamedTuple):
     """A filter with markers."""
 
     state: ModuleState
@@ -202,7 +201,7 @@ class StoredModule(Versioned[MarkedFilter]):
     ) -> None:
         super().__init__(name, **options)
         if self.wait is not None:
-            self.wait = replace(self.wait, touched=self.auxiliary + b"touched")
+            self.wait = self.wait._replace(touched=self.auxiliary + b"touched")
         self._new = new
         self.creates = new is not None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bloomredis.bits.sizing import classic_bits, num_hashes
@@ -31,8 +30,7 @@ class Link(NamedTuple):
     items: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleState:
+class ModuleState(NamedTuple):
     """A filter as the module describes it.
 
     :ivar entries: the capacity that the filter was reserved with; `error_rate` is likewise.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError
@@ -17,8 +17,7 @@ from bloomredis.stored.header import Header
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """A filter as the server described it; `ttl` is in seconds, None if the filter does not expire."""
 
     key: bytes
@@ -29,8 +28,7 @@ class Description:
     has_bits: bool = True  # the bits can be read
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """A layer of a filter, as the filter's record describes it."""
 
     key: bytes
