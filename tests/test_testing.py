@@ -13,6 +13,7 @@ import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, FilterLostError, RotatingBloomFilter, connect
 from bloomredis.testing import bloom_client, later, lose, unreachable
 from tests.support.values import for_each
+from tests.test_startup import lines
 
 SIZE: dict[str, Any] = {"capacity": 100, "error_rate": 0.01}
 __all__ = ["bloom_client"]
@@ -48,7 +49,7 @@ def test_a_loss_is_that_of_one_filter(bloom_client: redis.Redis) -> None:
     for each in (seen, *others):
         each.add("x")
     before = len(bloom_client.keys())
-    assert before - lose(bloom_client, "user") == len(bloom_client.keys())
+    assert before - lose(seen) == len(bloom_client.keys())
     assert [each.contains("x") for each in others] == [True, True]
 
 
@@ -59,7 +60,7 @@ def test_a_loss(kind: str) -> None:
         seen = getattr(bloomredis, kind)(client, "se*n", **SIZE)
         seen.add_many(range(50))
         BloomFilter(client, "seen", **SIZE).add("x")
-        assert lose(client, "se*n") > 0
+        assert lose(seen) > 0
         with pytest.raises(FilterLostError):
             seen.add("x")
         assert BloomFilter(client, "seen", **SIZE).contains("x")
@@ -69,12 +70,43 @@ def test_a_server_that_is_away(bloom_client: redis.Redis) -> None:
     """Calls to a server that is away fail and do nothing; later calls succeed."""
     seen = BloomFilter(bloom_client, "seen", **SIZE)
     seen.add("x")
-    with unreachable(bloom_client), pytest.raises(ConnectionFailedError):
-        seen.contains("x")
-    assert seen.contains("x")
-    for other in (redis.Redis(), BloomFilter.from_url("memory://", "seen", **SIZE)):
-        with pytest.raises(TypeError, match=r"client from connect\(\)"), unreachable(other):
-            pass
+    for target in (bloom_client, seen):
+        with unreachable(target), pytest.raises(ConnectionFailedError):
+            seen.contains("x")
+        assert seen.contains("x")
+
+
+@for_each("target", [redis.Redis(), BloomFilter(redis.Redis(), "seen"), "seen", None])
+def test_a_server_that_cannot_be_away(target: Any) -> None:
+    """Only the server in this process can be made unreachable; the error says what it takes."""
+    with pytest.raises(TypeError, match="this takes a filter"), unreachable(target):
+        pass
+
+
+def test_what_cannot_be_lost() -> None:
+    """`lose` takes a filter, not its client and name."""
+    with pytest.raises(TypeError, match="this takes a filter, such as a BloomFilter, not <redis.client"):
+        lose(redis.Redis())
+
+
+def test_without_pytest() -> None:
+    """All but the fixture is there without pytest."""
+    program = """
+import sys
+sys.modules["pytest"] = None
+from bloomredis import BloomFilter, ConnectionFailedError, FilterLostError
+from bloomredis.testing import *
+seen = BloomFilter.from_url("memory://", "seen", capacity=100, error_rate=0.01)
+assert seen.add("x")
+with later(60): assert seen.contains("x")
+with unreachable(seen):
+    try: seen.contains("x")
+    except ConnectionFailedError: print("away")
+print(lose(seen))
+try: seen.contains("x")
+except FilterLostError: print("lost")
+"""
+    assert lines(program) == ["away", "2", "lost"]
 
 
 def test_asyncio() -> None:
@@ -84,7 +116,11 @@ def test_asyncio() -> None:
         client = bloomredis.asyncio.connect("memory://")
         seen = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
         assert await seen.add("x")
-        with unreachable(client), pytest.raises(ConnectionFailedError):
+        for target in (client, seen):
+            with unreachable(target), pytest.raises(ConnectionFailedError):
+                await seen.contains("x")
+        assert lose(seen) > 0
+        with pytest.raises(FilterLostError):
             await seen.contains("x")
         await client.aclose()
 
