@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bloomredis.later import imported
 
 if TYPE_CHECKING:
+    from bloomredis import compat as compat
     from bloomredis.bits.encoding import keyed
     from bloomredis.drivers.claims import Claim
     from bloomredis.drivers.kinds import (
@@ -94,6 +95,8 @@ if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         """Import the module of a public name, and return what has the name."""
+        if name == "compat":
+            return imported("bloomredis.compat")
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = _HOMES.get(name, "errors" if name.endswith("Error") else "drivers.kinds")
@@ -102,5 +105,5 @@ if not TYPE_CHECKING:  # type checkers would accept any name
 
 
 def __dir__() -> list[str]:
-    """Return the public names and the dunders, without the submodules."""
-    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+    """Return the public names and the dunders, without the submodules except `compat`."""
+    return [*__all__, "compat", *(name for name in globals() if name.startswith("__"))]

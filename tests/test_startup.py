@@ -182,6 +182,17 @@ print(*(name for name in sys.modules if name.startswith("bloomredis.")))
     assert len(loaded) < 130
 
 
+def test_compat_is_there() -> None:
+    """`bloomredis.compat` needs no import of its own, and is not imported before its first use."""
+    program = """
+import bloomredis
+from bloomredis import BloomFilter
+print("bloomredis.compat" in sys.modules, "compat" in dir(bloomredis))
+print(bloomredis.compat.go_zero(1000).num_bits)
+"""
+    assert lines(program) == ["False True", "1000"]
+
+
 def test_every_public_name_is_found_where_it_is() -> None:
     """Names come at their first use; a name that does not exist is an error."""
     for name in bloomredis.__all__:
