@@ -28,7 +28,7 @@ def written(file: File) -> Iterator[BinaryIO]:
         _check(file, "write")
         yield file
         return
-    path = Path(file)
+    path = checked_path(file)
     if path.exists() and not path.is_file():
         with path.open("wb") as opened:
             yield opened
@@ -57,7 +57,7 @@ def read(file: File) -> Iterator[BinaryIO]:
         _check(file, "read")
         yield file
         return
-    with Path(file).open("rb") as opened:
+    with checked_path(file).open("rb") as opened:
         yield cast("BinaryIO", SavedFile(opened))  # by `__getattr__`
 
 
@@ -174,6 +174,14 @@ class Reader:
     def _refuse(self, why: str) -> NoReturn:
         what = shown(self._name) if isinstance(self._name, str) else "the file"
         raise ValueError(f"{what} cannot be used: {why}") from None
+
+
+def checked_path(file: str | os.PathLike[str]) -> Path:
+    """Return the path of a file; raise `ValueError` for a directory."""
+    path = Path(file)
+    if path.is_dir():
+        raise ValueError(f"file must be a file, and {shown(str(path))} is a directory: give a path in it")
+    return path
 
 
 def _check(file: object, verb: str) -> None:

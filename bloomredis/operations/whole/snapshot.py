@@ -10,7 +10,6 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Self, cast
 
 from bloomredis.arguments import listed, shown
@@ -222,7 +221,7 @@ class Opened(NamedTuple):
 
 def _opened(path: str | os.PathLike[str], encoded: int | None, *, verify: bool) -> Opened:
     """Map a file of a filter with that encoding into memory; raise `ValueError` if it is no saved filter."""
-    with Path(path).open("rb") as file:
+    with files.checked_path(path).open("rb") as file:
         saved = files.Reader(file, verify=verify).saved
         size = os.fstat(file.fileno()).st_size
         if size != saved.num_bytes:
