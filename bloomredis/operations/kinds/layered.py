@@ -35,7 +35,6 @@ class LayeredOperations(FilterOperations):
         layout: str | None = None,
         ttl: Seconds | None = None,
     ) -> None:
-        self._new = new
         stored = StoredLayers(
             arguments.name(name),
             made=self.record_class,
@@ -47,7 +46,7 @@ class LayeredOperations(FilterOperations):
 
     def local_parameters(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""
-        record = self._new if self.stored.handle is None else self.stored.record
+        record = self.stored.new if self.stored.handle is None else self.stored.record
         if record is None:
             return {}
         return info.local_parameters(record.head, None) | record.own_parameters

@@ -64,7 +64,7 @@ class StoredLayers(Versioned[LayerRecord]):
         self._made = made
         self.called = KINDS[made.kind]
         # None if only a stored filter may be opened
-        self._new = new.encoded(self.encoding) if new and self.encoding else new
+        self.new = new.encoded(self.encoding) if new and self.encoding else new
         self.creates = new is not None
         self._wanted: dict[str, object] = {} if new is None else new.parameters
         if layout is not None:
@@ -84,10 +84,10 @@ class StoredLayers(Versioned[LayerRecord]):
         if record is not None and known.state == "making" and known.loss and known.loss.is_damage:
             # If several clients try this, one record is stored, and all get it.
             return (yield from self._push(record, record.renewed()))
-        if self._new is None or not creates:
+        if self.new is None or not creates:
             return (yield from self._read())
         left = record.numbers if record else ()  # layers whose record has vanished
-        return (yield from self._push(None, self._new.renewed(), left))
+        return (yield from self._push(None, self.new.renewed(), left))
 
     def _find_whole(self, *, creates: bool) -> Op[LayerRecord | None]:
         """Return the stored record; None, after the loss was noted, if one of its layers is missing."""
@@ -200,9 +200,9 @@ class StoredLayers(Versioned[LayerRecord]):
         try:
             found = yield from self._read()
         except FilterNotFoundError:
-            if self._new is None:
+            if self.new is None:
                 raise
-            new = self._new
+            new = self.new
             yield from self._open_by(lambda: self._push(None, new.renewed(), _ALL), stands=False)
             return
         rounds = None
