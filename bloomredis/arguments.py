@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import timedelta
+from os import PathLike
 from typing import Any, Final, Literal, TypeVar
 
 OnLost = Literal["raise", "recreate"]
@@ -66,18 +67,21 @@ def listed(items: Iterable[T]) -> list[T]:
     if type(items) is list:
         return items.copy()
     check_items(items)
-    if not hasattr(items, "__iter__") and not hasattr(items, "__getitem__"):
-        raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {shown(items)}")
     names = ("to_pylist", "tolist", "to_list")  # Arrow; numpy and pandas; polars
     to_list = next((found for name in names if (found := getattr(items, name, None))), None)
     return to_list() if to_list else list(items)
 
 
 def check_items(items: object) -> None:
-    """Raise `TypeError` for a single str or bytes, a table, and an array whose items may lack bytes."""
+    """Raise `TypeError` for what is no iterable, a str, a table, and an array whose items may lack bytes."""
     kind = type(items).__name__
-    if isinstance(items, str | bytes | bytearray | memoryview):
-        raise TypeError(f"items must be an iterable of items, not one {kind}: {shown(items)}")
+    is_iterable = hasattr(items, "__iter__") or hasattr(items, "__getitem__")
+    if isinstance(items, str | bytes | bytearray | memoryview) or not is_iterable:
+        lines = "; for the lines of a file, open it and give (line.rstrip() for line in file)"
+        raise TypeError(
+            f"items must be an iterable of items, not one {kind}: {shown(items)}"
+            f"{lines if isinstance(items, PathLike) else ''}"
+        )
     # The result of a query has `columns` too, but as a method.
     columns = getattr(items, "columns", None)
     if getattr(items, "ndim", 1) != 1 or (columns is not None and not callable(columns)):
@@ -148,24 +152,16 @@ def cache_seconds(local_cache: bool | float | timedelta) -> float | None:  # noq
     return milliseconds("local_cache, unless it is True or False,", local_cache) / 1000
 
 
-def on_full(value: OnFull) -> OnFull:
-    """Return the reaction to a filter past its capacity."""
-    if value not in ("warn", "raise"):
-        raise ValueError(f'on_full must be "warn" or "raise", not {shown(value)}')
-    return value
-
-
-def missing(value: Missing) -> Missing:
-    """Return the treatment of items without a key: "keep", "drop" or "raise"."""
-    if value not in ("keep", "drop", "raise"):
-        raise ValueError(f'missing must be "keep", "drop" or "raise", not {shown(value)}')
+def one_of(what: str, value: T, *choices: str) -> T:
+    """Return a value that is one of some words."""
+    if value not in choices:
+        first = ", ".join(f'"{each}"' for each in choices[:-1])
+        raise ValueError(f'{what} must be {first} or "{choices[-1]}", not {shown(value)}')
     return value
 
 
 def on_lost(value: OnLost, *, can_create: bool) -> OnLost:
     """Return the reaction to a lost filter."""
-    if value not in ("raise", "recreate"):
-        raise ValueError(f'on_lost must be "raise" or "recreate", not {shown(value)}')
-    if value == "recreate" and not can_create:
+    if one_of("on_lost", value, "raise", "recreate") == "recreate" and not can_create:
         raise ValueError('on_lost="recreate" needs capacity and error_rate to create the filter with')
     return value

@@ -17,34 +17,26 @@ _SECRET_BYTES: Final = 16
 Item = Union[str, bytes, bytearray, memoryview, int, "np.integer[Any]"]
 
 
-class RowError(Exception):
-    """An item of a batch that is not accepted."""
-
-    def __init__(self, row: int, reason: str) -> None:
-        super().__init__(row, reason)
-        self.row = row
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"row {self.row}: {self.reason}"
-
-
 @contextmanager
-def rows_from(first: int) -> Iterator[None]:
-    """Add `first`, the number of a batch's first row, to the row number of a `RowError`."""
+def rows_from(first: int, rows: Sequence[int] | None = None) -> Iterator[None]:
+    """Let the error for a wrong item of a batch name its row among all items.
+
+    :param first: the number of items before the batch.
+    :param rows: the rows of the batch that were encoded; None for all.
+    """
     try:
         yield
-    except RowError as error:
-        error.row += first
+    except (TypeError, ValueError) as error:
+        told = vars(error)
+        if "row" in told:
+            _tell_row(error, first + (rows[told["row"]] if rows else told["row"]), told["reason"])
         raise
 
 
-class RowTypeError(RowError, TypeError):
-    """An item of a batch with a type that is not accepted."""
-
-
-class RowValueError(RowError, ValueError):
-    """An item of a batch with a value that is not accepted."""
+def _tell_row(error: Exception, row: int, reason: str) -> None:
+    """Let an error name the row of the wrong item."""
+    vars(error).update(row=row, reason=reason)
+    error.args = (f"row {row}: {reason}",)
 
 
 def in_rows(
@@ -64,8 +56,9 @@ def in_rows(
         for item in items:
             encoded.append(encode(item))  # noqa: PERF401 - the list's length is the row of an error
     except (TypeError, ValueError) as error:
-        kind = RowTypeError if isinstance(error, TypeError) else RowValueError
-        raise kind(len(encoded), str(error)) from error
+        wrong = TypeError() if isinstance(error, TypeError) else ValueError()
+        _tell_row(wrong, len(encoded), str(error))
+        raise wrong from error
     return encoded
 
 

@@ -198,8 +198,11 @@ class Filter(Claimer[I], Portable[I], AsyncDeduping):
         :raises ServerRefusedError: the server refuses writes; load all items again once it accepts them.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
-        if hasattr(items, "__array__"):
+        # asyncio:
+        if not isinstance(items, AsyncIterable):
             check_items(items)  # before the filter is opened
+        # sync: check_items(items)  # before the filter is opened
+        # both.
         return await self._run(self._operations.update(async_batches(items, loading.LOAD_ITEMS), progress))
 
     @observed

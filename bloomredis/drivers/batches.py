@@ -22,10 +22,9 @@ def batches(
     If the source raises, the items that it gave before are yielded first.
 
     :param next_items: returns the items of the source that may be in the next list; by default all.
-    :raises TypeError: for a string or a table.
+    :raises TypeError: for a string, a path, a table, and anything else that is no iterable of items.
     """
-    if hasattr(items, "__array__") or isinstance(items, str | bytes | bytearray | memoryview):
-        check_items(items)
+    check_items(items)
     if hasattr(items, "__array__") and hasattr(items, "__len__"):
         yield from _slices(items, size)
         return

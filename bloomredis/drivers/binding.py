@@ -91,6 +91,16 @@ class Bound(Generic[C]):
                 self._bind()
         return self.__dict__[name]
 
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name == "remove":
+                raise AttributeError(
+                    f"a {type(self).__name__} has no remove(): items can only be removed from a "
+                    "CountingBloomFilter"
+                )
+            return super().__getattribute__(name)  # raises the error for the name
+
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name.startswith("__") or not name.startswith("_")]
 
@@ -301,21 +311,19 @@ def constructor(operations: Callable[..., Operations], parameters: Any) -> Calla
         bare = inspect.signature(init)
         signature = bare.replace(parameters=[*list(bare.parameters.values())[:-1], *keywords])
 
-        @functools.wraps(init)
-        def wrapper(self: object, *arguments: object, **options: object) -> None:
+        def call(self: object, *arguments: object, **options: object) -> None:
             try:
                 init(self, *arguments, **options)
             except TypeError:
-                check(self, arguments, options)
+                try:
+                    signature.bind(self, *arguments, **options)
+                except TypeError as error:
+                    hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
+                    raise TypeError(f"{type(self).__name__}(): {error}{hint}") from None
                 raise
 
-        def check(self: object, arguments: tuple[object, ...], options: dict[str, object]) -> None:
-            try:
-                signature.bind(self, *arguments, **options)
-            except TypeError as error:
-                hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
-                raise TypeError(f"{type(self).__name__}(): {error}{hint}") from None
-
+        call.__code__ = call.__code__.replace(co_name="__init__")  # tracebacks show the public method
+        wrapper = functools.wraps(init)(call)
         wrapper.__signature__ = signature  # type: ignore[attr-defined]  # `inspect` reads it
         return wrapper  # type: ignore[return-value]  # same signature
 

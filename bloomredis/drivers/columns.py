@@ -25,9 +25,9 @@ class Mask:
     """
 
     def __init__(self, call: str, column: Any) -> None:
-        check_items(column)
         if not hasattr(column, "__len__") or not hasattr(column, "__getitem__"):
             raise TypeError(f"{call} takes an array or a column, not {shown(column)}")
+        check_items(column)
         self._call = call
         self._rows = getattr(column, "iloc", column)  # pandas: by position, not by label
         self._done = 0

@@ -58,7 +58,7 @@ class Deduping(Driven):
         """
         own: Any = self  # `add_many` is a method of the filters
         source = Paced(items, positive("batch", batch))
-        arguments.missing(missing)
+        arguments.one_of("missing", missing, "keep", "drop", "raise")
         for read, rows in numbered(source):
             keyed = KeyedBatch(read, key, missing)
             try:
@@ -109,7 +109,7 @@ class AsyncDeduping(AsyncDriven):
         """
         own: Any = self
         most = positive("batch", batch)
-        arguments.missing(missing)
+        arguments.one_of("missing", missing, "keep", "drop", "raise")
         rows = 0
         async with aclosing(
             Reader(items, most) if isinstance(items, AsyncIterable) else Paced(items, most)

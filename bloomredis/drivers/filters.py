@@ -145,8 +145,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         :raises ServerRefusedError: the server refuses writes; load all items again once it accepts them.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
-        if hasattr(items, "__array__"):
-            check_items(items)  # before the filter is opened
+        check_items(items)  # before the filter is opened
         return self._run(self._operations.update(batches(items, loading.LOAD_ITEMS), progress))
 
     @observed

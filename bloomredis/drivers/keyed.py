@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from bloomredis.arguments import Missing
-from bloomredis.bits.encoding import RowError, is_null, plain
+from bloomredis.bits.encoding import is_null, plain, rows_from
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.kinds.verbs import ItemOperations
 
@@ -39,10 +39,8 @@ class KeyedBatch(Generic[T]):
     def adding(self, rows: int) -> Iterator[None]:
         """Add the keys that are present within this context: errors then count the items, after `rows`."""
         try:
-            yield
-        except RowError as error:
-            error.row = rows + self._rows[error.row]
-            raise
+            with rows_from(rows, self._rows):
+                yield
         except BatchInterruptedError as error:
             error.results = self.answers(error.results)
             raise

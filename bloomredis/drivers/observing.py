@@ -122,6 +122,8 @@ def observed(method: F) -> F:
             return method(target, item, *args, **kwargs) if args or kwargs else method(target, item)
         return reported(hook, method, target, args if item is _NOTHING else (item, *args), kwargs)
 
+    call.__code__ = call.__code__.replace(co_name=method.__name__)  # tracebacks show the public method
+
     # An `async def` wrapper would be one more coroutine, 5% of such an add.
     wrapper = cast("F", functools.wraps(method)(call))
     method.__qualname__ = method.__name__  # an error for too many arguments shows it; the class is private

@@ -36,7 +36,7 @@ class Codec:
         self.encode_all: Callable[[Sequence[object]], Encoded] = partial(
             encoding.in_rows, self.encode, at_once=None if encode else self._encoder.encode_all
         )
-        """Encode the items of a batch; ASCII strings may stay strings.  Raises `RowError`."""
+        """Encode the items of a batch; ASCII strings may stay strings.  An error names the row."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return Codec, (self._custom, self._foreign)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, Mock
 
@@ -130,6 +133,63 @@ def test_names_that_people_see(any_client: redis.Redis) -> None:
 def test_one_item_in_the_place_of_many(any_client: redis.Redis) -> None:
     """A number in place of the items gets the same error as a text."""
     seen = BloomFilter(any_client, "seen", capacity=10, error_rate=0.1)
-    for item in (5, "x", b"x"):
-        with pytest.raises(TypeError, match="items must be an iterable of items, not one"):
-            seen.add_many(item)  # type: ignore[arg-type]  # tested on purpose
+    for item in (5, "x", b"x", Path("lines.txt")):
+        for call in ("add_many", "contains_many", "update", "load", "claim_many", "dedupe"):
+            with pytest.raises(TypeError, match="items must be an iterable of items, not one"):
+                list(getattr(seen, call)(item))
+    with pytest.raises(TypeError, match=r"for the lines of a file, open it and give \(line\.rstrip\(\)"):
+        list(seen.dedupe(Path("lines.txt")))  # type: ignore[arg-type]  # tested on purpose
+
+
+@for_each("half", [bloomredis, bloomredis.asyncio])
+@for_each("kind", ["BloomFilter", "ScalingBloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
+def test_a_class_without_remove(half: Any, kind: str) -> None:
+    """The error names the class that has it."""
+    client = redis.Redis() if half is bloomredis else redis.asyncio.Redis()
+    seen = getattr(half, kind)(client, "seen")
+    assert not hasattr(seen, "remove")
+    with pytest.raises(AttributeError, match=f"a {kind} has no remove.*CountingBloomFilter"):
+        seen.remove("x")
+    with pytest.raises(AttributeError, match=f"'{kind}' object has no attribute 'removed'"):
+        seen.removed("x")
+
+
+WRONG_CALLS: dict[str, Callable[[Any], object]] = {
+    "__init__": lambda seen: BloomFilter(seen.with_client, "seen", capacity=0),
+    "add": lambda seen: seen.add(None),
+    "contains": lambda seen: seen.contains(1.5),
+    "add_many": lambda seen: seen.add_many(["a", None]),
+    "contains_many": lambda seen: seen.contains_many([None]),
+    "load": lambda seen: seen.load(["a", None]),
+    "claim": lambda seen: seen.claim("x", lease=-1),
+    "claim_many": lambda seen: seen.claim_many(["a", None]),
+    "dedupe": lambda seen: list(seen.dedupe(["a", None])),
+    "restore": lambda seen: seen.restore(redis.Redis(), "other", "."),
+}
+
+
+@for_each("verb,call", WRONG_CALLS.items())
+def test_the_traceback_of_a_wrong_call(
+    any_client: redis.Redis, verb: str, call: Callable[[Any], object]
+) -> None:
+    """It goes from the program straight to the public method, and ends in a built-in error."""
+    seen = BloomFilter(any_client, "seen", capacity=10, error_rate=0.1)
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call(seen)
+    own, first = traceback.extract_tb(caught.value.__traceback__)[1:3]
+    assert (own.name, first.name) == ("<lambda>", verb)
+    assert caught.type in (TypeError, ValueError)
+
+
+@for_each("kind", ["BloomFilter", "ShardedBloomFilter"])
+def test_a_directory_is_no_file(any_client: redis.Redis, kind: str, tmp_path: Path) -> None:
+    """Neither to be saved to nor to be restored from; the error names it."""
+    seen = getattr(bloomredis, kind)(any_client, "seen", capacity=10, error_rate=0.1)
+    seen.add("x")
+    says = f"file must be a file, and '{tmp_path}' is a directory"
+    with pytest.raises(ValueError, match=says):
+        seen.save(tmp_path)
+    with pytest.raises(ValueError, match=says):
+        seen.restore(any_client, "other", str(tmp_path))
+    with pytest.raises(ValueError, match="is a directory"):
+        bloomredis.LocalFilter.open(tmp_path)

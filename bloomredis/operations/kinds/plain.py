@@ -60,7 +60,7 @@ class PlainOperations(Queueing, FilterOperations):
         options = checked_options(common)
         name = arguments.name(name)
         cache_seconds = arguments.cache_seconds(local_cache)
-        arguments.on_full(on_full)
+        arguments.one_of("on_full", on_full, "warn", "raise")
         foreign = None
         if layout is None or isinstance(layout, str):
             own = _module if layout == ModuleItems.name else partial(_native, layout=layout)
