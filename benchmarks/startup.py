@@ -38,7 +38,7 @@ class Program:
 
 _REDIS: Final = Program("import redis", ("-c", "import redis"))
 _PROGRAMS: Final = (
-    Program("import BloomFilter", ("-c", "import redis; from bloomredis import BloomFilter"), 0.065, 10),
+    Program("import BloomFilter", ("-c", "import redis; from bloomredis import BloomFilter"), 0.06, 10),
     Program("import bloomredis.asyncio", ("-c", "import redis, bloomredis.asyncio")),
     Program("import redis, numpy", ("-c", "import redis, numpy")),
     Program("bloomredis --version", ("-m", "bloomredis", "--version"), seconds=0.0),

@@ -34,6 +34,7 @@ PACKAGE: Final = str(Path(bloomredis.__file__).parent)
 SIZE: Final[dict[str, Any]] = {"capacity": 100_000, "error_rate": 0.01}
 
 TARGETS: Final = {
+    "constructor": {"calls": 47},
     "add": {"calls": 19, "files": 12},
     "asyncio add": {"calls": 28, "files": 14},
     "sharded add": {"calls": 31, "files": 16},
@@ -87,6 +88,7 @@ def walks() -> dict[str, Walk]:
         return {
             "load of 1,000": _load(client, 1_000),  # first: the server does not have its scripts
             "load of 20,000": _load(client, 20_000),
+            "constructor": _construct(client),
             "add": _add(BloomFilter(client, "one", **SIZE)),
             "sharded add": _add(ShardedBloomFilter(client, "sharded", **SIZE)),
             "asyncio add": asyncio.run(_asyncio_add(client)),
@@ -101,6 +103,13 @@ def _add(filter_: BloomFilter | ShardedBloomFilter) -> Walk:
         filter_.add(f"warm too-{i}")
     with Walk() as walk:
         assert filter_.add("new")
+    return walk
+
+
+def _construct(client: redis.Redis) -> Walk:
+    first = BloomFilter(client, "first", **SIZE)
+    with Walk() as walk:
+        assert BloomFilter(client, "second", **SIZE).name != first.name
     return walk
 
 
