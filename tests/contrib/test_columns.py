@@ -383,7 +383,7 @@ def test_rows_that_dask_makes_up_are_not_added(kind: Any, any_server: Server) ->
     frame = dd.from_pandas(pd.DataFrame({"url": ["a", "b", "a"]}), npartitions=1)
     found = frame.map_partitions(select.partition).compute(scheduler="sync")
     assert sorted(found["url"]) == ["a", "b"]
-    seen.reserve()
+    seen.create()
     assert seen.info().count == {NewRows: 2, AbsentRows: 0, KeptRows: 4}[kind]
 
 

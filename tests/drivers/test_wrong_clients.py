@@ -160,7 +160,7 @@ WRONG_CALLS: dict[str, Callable[[Any], object]] = {
     "contains": lambda seen: seen.contains(1.5),
     "add_many": lambda seen: seen.add_many(["a", None]),
     "contains_many": lambda seen: seen.contains_many([None]),
-    "load": lambda seen: seen.load(["a", None]),
+    "update": lambda seen: seen.update(["a", None]),
     "claim": lambda seen: seen.claim("x", lease=-1),
     "claim_many": lambda seen: seen.claim_many(["a", None]),
     "dedupe": lambda seen: list(seen.dedupe(["a", None])),
