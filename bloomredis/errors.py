@@ -175,13 +175,17 @@ class RefusedOutcomeUnknownError(ServerRefusedError, OutcomeUnknownError):
 class BatchInterruptedError(BloomError):
     """The error in ``__cause__`` interrupted a batch.
 
-    `results` has the answers so far, in order; `rest` has the items without an answer.  Continue with
-    ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a minute.  No answer is
-    lost then, even if the server processed some of these items and their replies were lost.
+    `results` has the answers so far, in order, and `done` is their number; `rest` has the items without an
+    answer.  Continue with ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a
+    minute.  No answer is lost then, even if the server processed some of these items and their replies were
+    lost.
 
     `add_many`, `contains_many` and `claim_many` have read an iterator to its end.  `dedupe` and `update`
     read it in batches: `rest` has the items of the current batch, and the iterator still has the unread
-    items.  Continue with ``update(error.rest)``, then ``update(iterator)``.
+    items.  Continue with ``dedupe(error.rest)``, then ``dedupe(iterator)``.
+
+    `update` gives no answers: `results` is empty, and `done` is the number of items that are in the filter.
+    Continue with ``update(error.rest)``, then with the iterator; if `rest` is empty too, with all items.
 
     :ivar final: True if nobody can know any more whether the first item of `rest` was new; the cause is an
         `OutcomeUnknownError` that is `final` too.  Decide about this item, then continue with
@@ -202,6 +206,7 @@ class BatchInterruptedError(BloomError):
     ) -> None:
         super().__init__(problem, advice=advice, command=command)
         self.results = [] if results is None else results
+        self.done = len(self.results)
         self.rest = rest
         self.tokens = tokens  # of the items in `rest` that were sent, in order
         self.answers: Any = None  # `Answers`, for an operation of which this batch is a part

@@ -197,7 +197,7 @@ def test_a_missing_filter_is_one_traceback(any_client: redis.Redis, name: str) -
 
 
 @for_each("name", CLASSES)
-@for_each("verb", ["add", "contains", "claim", "reserve", "info"])
+@for_each("verb", ["add", "contains", "claim", "create", "info"])
 def test_an_unreachable_server(name: str, verb: str) -> None:
     """The error names the filter, what to do, and that a repetition does no harm; an add changed nothing."""
     seen = CLASSES[name](

@@ -141,8 +141,9 @@ class Filter(Claimer[I], Portable[I], Deduping):
 
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
         :param progress: called with the number of items done so far.
-        :raises ConnectionFailedError, OutcomeUnknownError: no reply came; load all items again.
-        :raises ServerRefusedError: the server refuses writes; load all items again once it accepts them.
+        :raises BatchInterruptedError: an error stopped the call; `done` is the number of items that are in.
+        :raises ConnectionFailedError, OutcomeUnknownError, ServerRefusedError: the same, before any item of a
+            list was in.
         :raises FilterLostError: the filter was lost since this object first used it.
         """
         check_items(items)  # before the filter is opened

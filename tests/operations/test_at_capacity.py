@@ -149,8 +149,11 @@ def test_a_load_of_segments_stops_at_the_capacity(any_client: redis.Redis) -> No
     f.update(range(15_000))
     assert f.update(range(15_000)) == 15_000
     assert f.info().count == 15_000
-    with pytest.raises(FilterFullError, match=r"update\(\) has added the first"):
+    with pytest.raises(BatchInterruptedError, match="is full") as met:
         f.update(range(100_000))
+    assert isinstance(met.value.__cause__, FilterFullError)
+    assert (met.value.results, met.value.done) == ([], int(str(met.value).split()[0]))
+    assert 15_000 <= met.value.done <= 20_000
     assert f.info().count == 20_000
     assert f.contains_many(range(20_000)) == [True] * 20_000
     assert sum(f.contains_many(range(20_000, 100_000))) < 10

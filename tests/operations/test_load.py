@@ -17,7 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError
+from bloomredis import BatchInterruptedError, BloomFilter, ConnectionFailedError, OutcomeUnknownError
 from bloomredis.bits import encoding
 from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.hashing import Digests
@@ -193,7 +193,7 @@ def test_a_lost_reply_loses_nothing(server: Server, in_small_batches: None) -> N
             try:
                 assert f.update(ITEMS) == len(ITEMS)
                 break
-            except (OutcomeUnknownError, ConnectionFailedError):
+            except (OutcomeUnknownError, ConnectionFailedError, BatchInterruptedError):
                 interruptions += 1
         assert interruptions
     assert all(make(BloomFilter, server.client()).contains_many(ITEMS))

@@ -152,6 +152,18 @@ def interrupted_stream(error: BloomError, call: str, items: Sequence[object]) ->
     return interrupted
 
 
+def interrupted_load(error: BloomError, done: int) -> BatchInterruptedError:
+    """Return the error of an `update` which has added so many items, and has not kept the others."""
+    again = "call update() again with all items: nothing is lost"
+    interrupted = BatchInterruptedError(
+        f"{done} items were added, then: {error.problem}",
+        advice=f"{error.advice}; then {again}" if error.advice else again,
+        command=error.command,
+    )
+    interrupted.done, interrupted.transient = done, error.transient
+    return interrupted
+
+
 def raise_batch_of_stream(
     error: BloomError, call: str, items: Sequence[object], *, can_repeat_all: bool
 ) -> NoReturn:

@@ -22,12 +22,9 @@ from bloomredis.bits.batch import BatchBits, Bytes
 from bloomredis.bits.encoding import Encoder, Item, rows_from
 from bloomredis.bits.hashing import DIGEST_BYTES, HASHED_AT_ONCE, Digests
 from bloomredis.bits.layout import Layout
-from bloomredis.errors import (
-    BatchInterruptedError,
-    FilterLostError,
-)
+from bloomredis.errors import BatchInterruptedError, BloomError, FilterLostError
 from bloomredis.operations.items.membership import Membership
-from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
+from bloomredis.operations.items.outcomes import TRANSIENT, interrupted_load, raise_batch_of_stream
 from bloomredis.operations.whole import layer_bits
 from bloomredis.operations.whole.layer_bits import Hashed, LayerBits
 from bloomredis.protocol.clock import next_round
@@ -339,14 +336,20 @@ def load(
 
 @contextmanager
 def counted(done: Callable[[], int]) -> Iterator[None]:
-    """Add to an error's text how many items are in the filter; the items read after them are dropped."""
+    """Say in an error how many items are in the filter; the items read after them are dropped.
+
+    If none is in, the error itself tells: the whole call can be made again.
+    """
     try:
         yield
-    except TRANSIENT as error:
-        error.restate(
-            f"{error.problem}; update() has added the first {done()} items, and may be called again with all"
-        )
+    except BatchInterruptedError as error:
+        error.results, error.done = [], done()
+        error.restate(f"{error.done} items were added, then: {cast('BloomError', error.__cause__).problem}")
         raise
+    except TRANSIENT as error:
+        if not done():
+            raise
+        raise interrupted_load(error, done()) from error
 
 
 def send_full(stored: Stored, membership: Membership, load: Load, *, ends: bool) -> Op[None]:
