@@ -1,4 +1,4 @@
-"""What an adapter's item is made of: the name of the work, and a key or the arguments of a call.
+"""Items of adapters: the name of the work, and a key or the arguments of a call.
 
 A record may have no key: it is handed on unchecked, dropped, or refused.
 """

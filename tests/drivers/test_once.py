@@ -31,11 +31,11 @@ async def made(server: Server) -> AsyncIterator[bloomredis.asyncio.BloomFilter]:
 class Caller:
     """Makes functions that run once, and waits for their calls."""
 
-    def __init__(self, bloom: Any, client: Any, **options: Any) -> None:
+    def __init__(self, bloom: Any, client: Any, *, wait: Any = None, **options: Any) -> None:
         self.seen = bloom(client, "seen", **SIZE | options)
         self.raw = getattr(self.seen, "_filter", self.seen)
-        self._wait = bloom.wait
-        self.is_asyncio = hasattr(bloom, "close")
+        self._wait = wait or bloom.wait
+        self.is_asyncio = self.raw is not self.seen
 
     def once(self, name: str | None, function: Callable[..., Any], **options: Any) -> Any:
         """Return a function that runs once, as a plain function; with `item`."""
@@ -73,6 +73,26 @@ def test_two_names_share_no_item(bloom: Any, client: redis.Redis) -> None:
     assert caller.seen.contains_many(["order-1", ships.item("order-1"), bills.item("order-1")]) == [
         False, True, True,
     ]  # fmt: skip
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "BloomFilter": {"layout": "classic"},
+    "ScalingBloomFilter": {},
+    "RotatingBloomFilter": {"window": 3600},
+    "CountingBloomFilter": {},
+    "ShardedBloomFilter": {"shards": 2},
+}
+
+
+@for_each("kind", KINDS)
+def test_each_kind_of_filter_takes_names(kind: str, bloom: Any, client: redis.Redis) -> None:
+    """Claims and tests of all of them know the items."""
+    seen = bloom(client, kind, kind=kind, **SIZE, **KINDS[kind])
+    caller = Caller(lambda *_, **__: seen, client, wait=bloom.wait)
+    ships, bills = caller.once("ship", ship), caller.once("bill", bill)
+    assert (ships("1"), bills("1"), ships("1").state) == ("1 by rail", "1 billed", "done")
+    assert seen.contains_many([ships.item("1"), bills.item("2"), "1"]) == [True, False, False]
+    assert seen.add_many([bills.item("1"), bills.item("2")]) == [False, True]
 
 
 def test_without_a_name_the_value_is_the_item(bloom: Any, client: redis.Redis) -> None:
