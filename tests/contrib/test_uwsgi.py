@@ -15,7 +15,7 @@ import httpx
 import pytest
 import redis
 
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, WorkItem
 from tests.support.readme import ROOT
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
@@ -66,4 +66,4 @@ def test_workers_have_one_winner_an_item(web: httpx.Client, any_client: redis.Re
     assert Counter(new) == Counter(items)
     assert Counter(map(int, any_client.mget([f"done {item}" for item in items]))) == {1: len(items)}  # type: ignore[arg-type]
     jobs = BloomFilter.open(any_client, "jobs")
-    assert all(jobs.contains_many(items))
+    assert all(jobs.contains_many([WorkItem("work", item) for item in items]))
