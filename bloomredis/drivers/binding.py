@@ -8,25 +8,28 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from bloomredis.arguments import shown
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.drivers.connections.urls import connecting, is_address
 from bloomredis.errors import BloomError
-from bloomredis.operations.kinds.filter import FilterOperations
-from bloomredis.operations.kinds.sharded import ShardedOperations
-from bloomredis.operations.options import Options
+from bloomredis.operations.options import DEFAULTS, Options
 from bloomredis.protocol import forks
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.keys import is_in_one_slot
 
+if TYPE_CHECKING:
+    from bloomredis.operations.kinds.filter import FilterOperations
+    from bloomredis.operations.kinds.sharded import ShardedOperations
+
+    Operations: TypeAlias = FilterOperations | ShardedOperations
+    """The operations of a filter in one part, or in shards."""
+
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
-Operations = FilterOperations | ShardedOperations
-"""The operations of a filter in one part, or in shards."""
 
 _checked: Final[WeakKeyDictionary[type, bool]] = WeakKeyDictionary()
 """The classes of clients that were checked: True for asyncio clients."""
@@ -59,8 +62,6 @@ class Bound(Generic[C]):
     _transport: Any
     """The transport of calls: a direct client, or the client itself."""
     _operations: Operations
-    _stored_operations: ClassVar[Callable[..., Operations] | None] = None
-    """Makes the operations of a filter that is opened; None if the constructor of the class makes them."""
     _OPTIONS: ClassVar[frozenset[str]] = frozenset(each.name for each in fields(Options))
     """The options that `open` takes."""
 
@@ -162,12 +163,8 @@ class Bound(Generic[C]):
                 f"{cls.__name__}.open() takes no {option}, which is read from the server; it takes "
                 f"{', '.join(sorted(cls._OPTIONS))}"
             )
-        if cls._stored_operations is None:
-            made: Self = cast("Any", cls)(client, name, **options)
-            return made
-        filter_ = cls.__new__(cls)
-        Bound.__init__(filter_, client, cls._stored_operations(name, **options))
-        return filter_
+        made: Self = cast("Any", cls)(client, name, **options)
+        return made
 
     def _reopened(self) -> Self:
         """Return an object for the filter as it is stored now, whatever this object has used before.
@@ -285,26 +282,22 @@ _HINTS: Final = {
 """What to add to the errors for wrong arguments, by a part of their text."""
 
 
-def constructor(operations: Callable[..., Operations], parameters: Any) -> Callable[[F], F]:
+def constructor(parameters: Any) -> Callable[[F], F]:
     """Return a decorator for a constructor, which passes its keywords on to the operations of a class.
 
-    `help()` shows the keywords in the signature, with the types of `parameters` and the defaults of the
-    operations.  An error for wrong arguments names the public class.
+    `help()` shows the keywords in the signature, with their types and defaults.  An error for wrong arguments
+    names the public class.
 
     :param parameters: the typed dictionary of the keywords.
     """
-    defaults = {
-        each.name: each.default
-        for each in inspect.signature(operations).parameters.values()
-        if each.kind is each.KEYWORD_ONLY
-    } | {each.name: each.default for each in fields(Options)}
     types = {name: each.__forward_arg__ for name, each in parameters.__annotations__.items()}
     keywords = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=default,
             annotation=types[name],
         )
-        for name, default in defaults.items()
+        for name, default in DEFAULTS.items()
+        if name in types
     ]  # fmt: skip
 
     def decorate(init: F) -> F:

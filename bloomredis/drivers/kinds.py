@@ -14,11 +14,7 @@ from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.errors import FilterMismatchError
 from bloomredis.later import later
-from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.plain import PlainOperations
-from bloomredis.operations.kinds.rotating import RotatingOperations
-from bloomredis.operations.kinds.scaling import ScalingOperations
-from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
@@ -31,8 +27,12 @@ from bloomredis.operations.options import (
 from bloomredis.stored.module.filter import other_layout
 
 if TYPE_CHECKING:
+    from bloomredis.operations.kinds import counting, rotating, scaling, sharded
     from bloomredis.operations.whole import snapshot as snapshots
 else:
+    counting, rotating, scaling, sharded = later(
+        "bloomredis.operations.kinds", "counting", "rotating", "scaling", "sharded"
+    )
     snapshots = later("bloomredis.operations.whole", "snapshot")
 
 
@@ -78,10 +78,9 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     """
 
     _operations: PlainOperations
-    _stored_operations = PlainOperations
     _OPTIONS = frozenset(PlainOptions.__annotations__)
 
-    @constructor(PlainOperations, PlainParameters)
+    @constructor(PlainParameters)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, PlainOperations(name, **parameters))
 
@@ -170,11 +169,9 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _stored_operations = ScalingOperations
-
-    @constructor(ScalingOperations, ScalingParameters)
+    @constructor(ScalingParameters)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
-        super().__init__(client, ScalingOperations(name, **parameters))
+        super().__init__(client, scaling.ScalingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
@@ -216,11 +213,9 @@ class RotatingBloomFilter(Filter[I]):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _stored_operations = RotatingOperations
-
-    @constructor(RotatingOperations, RotatingParameters)
+    @constructor(RotatingParameters)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
-        super().__init__(client, RotatingOperations(name, **parameters))
+        super().__init__(client, rotating.RotatingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
@@ -266,9 +261,9 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    @constructor(ShardedOperations, ShardedParameters)
+    @constructor(ShardedParameters)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
-        super().__init__(client, ShardedOperations(name, **parameters))
+        super().__init__(client, sharded.ShardedOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ShardedParameters[I]]) -> Self:
@@ -315,12 +310,11 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _operations: CountingOperations
-    _stored_operations = CountingOperations
+    _operations: counting.CountingOperations
 
-    @constructor(CountingOperations, CountingParameters)
+    @constructor(CountingParameters)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
-        super().__init__(client, CountingOperations(name, **parameters))
+        super().__init__(client, counting.CountingOperations(name, **parameters))
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:

@@ -17,15 +17,16 @@ from bloomredis.drivers.merging import check_same_class, share_node
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sync import drive
 from bloomredis.later import later
-from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import File, I, Progress
 
 if TYPE_CHECKING:
+    from bloomredis.operations.kinds import scaling
     from bloomredis.operations.whole import files, transfer, union
     from bloomredis.operations.whole import snapshot as snapshots
     from bloomredis.stored.saved import reading
     from bloomredis.stored.saved.format import Part
 else:
+    scaling = later("bloomredis.operations.kinds", "scaling")
     files, snapshots, transfer, union = later(
         "bloomredis.operations.whole", "files", "snapshot", "transfer", "union"
     )
@@ -184,7 +185,7 @@ class Adopting(Driven, Generic[I]):
         :raises ValueError: the filter's error rate is so high that another layer can have none.
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
-        made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
+        made._run(scaling.adoption(name, expansion, tightening_ratio, number_of(encode)))
         made._run(transfer.opened(made._operations.create()))
         return made
 

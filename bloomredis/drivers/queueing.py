@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.observing import observed
 from bloomredis.operations.kinds import pipelines
 from bloomredis.operations.kinds.pipelines import AnyPipeline
-from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import I
+
+if TYPE_CHECKING:
+    from bloomredis.operations.kinds.sharded import ShardedOperations
 
 
 class Queueing(Driven, Generic[I]):

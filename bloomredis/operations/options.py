@@ -2,14 +2,14 @@
 
 A typed dictionary describes each parameter once.  Editors show that text where a caller writes the
 parameter, and `make generate` copies it into the docstrings of the public classes, for `help()`.  The
-operations have the defaults.
+operations have the defaults; `DEFAULTS` lists them for the signatures.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Literal, TypedDict
 
@@ -224,6 +224,18 @@ class Options:
 
 
 _DEFAULTS: Final = Options()
+
+DEFAULTS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("capacity", "error_rate", "window")),
+    "slices": 4,
+    "expansion": 2,
+    "tightening_ratio": 0.5,
+    **dict.fromkeys(("shards", "layout", "seed", "ttl")),
+    "on_full": "warn",
+    "local_cache": False,
+    **{each.name: each.default for each in fields(Options)},
+}
+"""The defaults of all parameters, as the operations have them, in the order of the signatures."""
 
 
 def checked_options(given: Common) -> Options:
