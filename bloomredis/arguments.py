@@ -17,7 +17,11 @@ OnFull = Literal["warn", "raise"]
 Missing = Literal["keep", "drop", "raise"]
 """Treatment of an item without a key: handed on unchecked, left out, or an error."""
 
+Renew = bool | float | timedelta
+"""The time for which a claim is renewed: a day at most, not at all, or a number of seconds at most."""
+
 T = TypeVar("T")
+DAY: Final = 86_400.0  # seconds
 _LONGEST: Final = 2**52  # milliseconds; 142,000 years, and exact in Lua
 _SHOWN: Final = 100
 
@@ -143,6 +147,13 @@ def milliseconds(what: str, seconds: float | timedelta) -> int:
             f"{what} must be more than 0 and at most {_LONGEST // 1000} seconds, not {shown(seconds)}"
         )
     return math.ceil(seconds * 1000)
+
+
+def renewal_seconds(renew: Renew) -> float:
+    """Return the seconds for which a claim is renewed; a day for True, 0 for False."""
+    if isinstance(renew, bool):
+        return DAY if renew else 0.0
+    return milliseconds("renew, unless it is True or False,", renew) / 1000
 
 
 def cache_seconds(local_cache: bool | float | timedelta) -> float | None:  # noqa: FBT001 - the value to check

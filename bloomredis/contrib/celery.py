@@ -112,7 +112,7 @@ class Once(Task):
             return body(*args, **kwargs)
         is_named = type(self).item is Once.item or self.bare
         try:
-            claim = self.seen.claim(item_of(self.name, item, bare=is_named), lease=self.lease, renew=True)
+            claim = self.seen.claim(item_of(self.name, item, bare=is_named), lease=self.lease)
         except BloomError as error:
             self._come_again(self.lease, f"its filter: {error}")
             raise

@@ -139,7 +139,7 @@ class _Gate:
                 return view(request, *args, **kwargs)
             if not isinstance(found, Answer):
                 try:
-                    found = self._seen.claim(found, lease=self._lease, renew=True)
+                    found = self._seen.claim(found, lease=self._lease)
                 except BloomError:
                     found = away()
             if isinstance(found, Answer) or not found:
@@ -163,7 +163,7 @@ class _Gate:
                 return await view(request, *args, **kwargs)
             if not isinstance(found, Answer):
                 try:
-                    found = await self._seen.claim(found, lease=self._lease, renew=True)
+                    found = await self._seen.claim(found, lease=self._lease)
                 except BloomError:
                     found = away()
             if isinstance(found, Answer) or not found:

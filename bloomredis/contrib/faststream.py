@@ -98,7 +98,7 @@ class Once:
         item = key if self._bare else item_of(self._name(subscriber), key, bare=False)
         while True:
             try:
-                claim = await self._seen.claim(item, lease=self._lease, renew=True)
+                claim = await self._seen.claim(item, lease=self._lease)
             except BloomError as error:
                 if not error.transient:
                     raise

@@ -262,7 +262,7 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
     async def _run(self, item: Any, scope: Any, body: AsgiBody, send: Any) -> Answer | None:
         """Run the application if the item is new, and return None; else return the answer in its place."""
         try:
-            claim = await self._seen.claim(item, lease=self._lease, renew=True)
+            claim = await self._seen.claim(item, lease=self._lease)
         except BloomError:
             return away()
         if not claim:
@@ -312,7 +312,7 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
     def _run(self, item: Any, environ: dict[str, Any], body: WsgiBody) -> _Response | WsgiApp:
         """Return the application's response if the item is new, else the application that answers instead."""
         try:
-            claim = self._seen.claim(item, lease=self._lease, renew=True)
+            claim = self._seen.claim(item, lease=self._lease)
         except BloomError:
             return away().wsgi
         if not claim:

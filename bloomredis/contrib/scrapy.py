@@ -366,7 +366,7 @@ class ClaimWhileDownloading:
             try:
                 if self._unmarked:
                     await self._mark()
-                claim = await self.fetched.claim(item, lease=self._lease, renew=True)
+                claim = await self.fetched.claim(item, lease=self._lease)
             except bloomredis.BloomError as error:
                 if (pause := self._failures.pause(error)) is None:
                     self._failures.meet(error)

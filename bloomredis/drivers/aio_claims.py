@@ -41,7 +41,7 @@ class Claim(HeldClaim):
         return cls(seen, state_of_token(seen, token, AsyncDriven))
 
     def _renew(self) -> None:
-        renew_in_task(self, self._state, self._filter)
+        renew_in_task(self._renewal)
 
     @observed
     async def commit(self) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from bloomredis import arguments
+from bloomredis.arguments import Renew
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.held import states_of
@@ -43,27 +44,30 @@ class Claimer(Driven, Generic[I]):
         item: I | WorkItem,
         *,
         lease: float | timedelta = 30.0,
-        renew: bool = False,
+        renew: Renew = True,
         owner: str | None = None,
     ) -> Claim:
         """Claim an item to work on it; the claim is false if the item is done or another worker holds it.
 
         The block runs in either case, so test the claim first::
 
-            with seen.claim(url, renew=True) as claim:
+            with seen.claim(url) as claim:
                 if claim:
                     fetch(url)
 
         Of concurrent claims on an item exactly one is `"claimed"`, unless they have one `owner`.  From the
         commit on the item is in the filter.  If a worker crashes, its lease runs out, and then another worker
-        may claim the item.
+        may claim the item.  As long as it lives and holds the `Claim`, the lease is renewed in the
+        background.
 
         The claim costs one round trip, and its commit another one.
 
-        :param lease: seconds (or a timedelta) for which the item is held; `Claim.extend` extends them.
-        :param renew: extend the lease after each third of it, in the background, until the commit or the
-            release begins or the `Claim` object is gone.  If the item is lost all the same, `Claim.lost` is
-            True and the commit raises `ClaimLostError`.
+        :param lease: seconds (or a timedelta) after which the item of a dead worker is free.
+        :param renew: renew the lease each time a third of it has passed, until the commit or the release
+            begins or the `Claim` object is gone; True for 24 hours at most, a number of seconds (or a
+            timedelta) for at most that long.  If the item is lost all the same, `Claim.lost` is True and the
+            commit raises `ClaimLostError`.  With False the claim ends with its lease, unless `Claim.extend`
+            extends it.
         :param owner: a name for the holder, for work that is run again under the same name, such as the rank
             of a job or a partition of a batch.  The next run immediately gets the items that its predecessor
             holds.  From then on commits of the predecessor raise `ClaimLostError`.  Two workers that live at
@@ -73,21 +77,28 @@ class Claimer(Driven, Generic[I]):
         :raises OutcomeUnknownError: no answer came; a retry on the same object returns the answer of this
             call.
         """
-        arguments.flag("renew", renew)
+        seconds = arguments.renewal_seconds(renew)
         options = ClaimOptions.of(lease, owner)
-        return Claim(self, self._answer(self._operations.claim(item, options)), renew=renew)
+        return Claim(self, self._answer(self._operations.claim(item, options)), seconds)
 
     @observed
     def claim_many(
-        self, items: Iterable[I], *, lease: float | timedelta = 30.0, owner: str | None = None
+        self,
+        items: Iterable[I],
+        *,
+        lease: float | timedelta = 30.0,
+        renew: Renew = False,
+        owner: str | None = None,
     ) -> list[Claim]:
         """Claim items; return a `Claim` of each, in order.  Equal items share one claim.
 
+        :param renew: renew the leases in the background; without it, call `extend_many` before they end.
         :param owner: a name for the holder: see `claim`.
         :raises BatchInterruptedError: an error stopped the batch; `results` has the claims so far.  If an
             item of `rest` equals one of those, it is busy until the claim on that one ends.
         """
-        return self._run_claims(self._operations.claim_many(items, lease, partial(Claim, self), owner))
+        make = partial(Claim, self, renew=arguments.renewal_seconds(renew))
+        return self._run_claims(self._operations.claim_many(items, lease, make, owner))
 
     @observed
     def commit_many(self, claims: Iterable[Claim]) -> list[ClaimStatus]:
@@ -133,7 +144,7 @@ class Claimer(Driven, Generic[I]):
         *,
         key: Callable[..., I] | None = None,
         lease: float | timedelta = 30.0,
-        renew: bool = True,
+        renew: Renew = True,
         on_busy: None = None,
     ) -> Callable[[Callable[P, R]], RunsOnce[P, R | Skipped]]: ...
 
@@ -144,7 +155,7 @@ class Claimer(Driven, Generic[I]):
         *,
         key: Callable[..., I] | None = None,
         lease: float | timedelta = 30.0,
-        renew: bool = True,
+        renew: Renew = True,
         on_busy: Callable[[Any, float], B],
     ) -> Callable[[Callable[P, R]], RunsOnce[P, R | Skipped | B]]: ...
 
@@ -154,7 +165,7 @@ class Claimer(Driven, Generic[I]):
         *,
         key: Callable[..., I] | None = None,
         lease: float | timedelta = 30.0,
-        renew: bool = True,
+        renew: Renew = True,
         on_busy: Callable[[Any, float], Any] | None = None,
     ) -> Callable[[Callable[P, R]], RunsOnce[P, R | Any]]:
         """Return a decorator: the function's body runs once for an item; other calls return `Skipped`.
@@ -172,8 +183,8 @@ class Claimer(Driven, Generic[I]):
             value, as `add(value)` does; a layout of `compat` takes no other name.
         :param key: returns a value, given the arguments of the call; None takes the first argument after
             `self` or `cls`, given by position, by name or by default.
-        :param lease: lease of the claim; without `renew` the body must end within it.
-        :param renew: extend the lease as long as the body runs.
+        :param lease: see `claim`; without `renew` the body must end within it.
+        :param renew: renew the lease while the body runs: see `claim`.
         :param on_busy: handles a call whose item another worker holds.  It is called with the value and the
             seconds left of the lease; the call returns its result, or raises its error.  None returns
             `Skipped`.  A queue must deliver the message again, since the other worker may be dead.

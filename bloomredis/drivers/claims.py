@@ -42,7 +42,7 @@ class Claim(HeldClaim):
         return cls(seen, state_of_token(seen, token, Driven))
 
     def _renew(self) -> None:
-        renew_in_thread(self, self._state, self._filter)
+        renew_in_thread(self._renewal)
 
     @observed
     def commit(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from bloomredis.arguments import listed, shown
 from bloomredis.drivers.binding import Bound
+from bloomredis.drivers.renewing import Renewal
 from bloomredis.errors import ClaimUncheckedError
 from bloomredis.operations.claims.state import ClaimState, ClaimStatus
 from bloomredis.protocol.forks import process
@@ -26,11 +27,12 @@ class HeldClaim:
         "_filter",
         "_operations",
         "_process",
+        "_renewal",
         "_state",
         "_to_check",
     )
 
-    def __init__(self, seen: Any, state: ClaimState, *, renew: bool = False) -> None:
+    def __init__(self, seen: Any, state: ClaimState, renew: float = 0.0) -> None:
         self._filter = seen
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
         self._answer = seen._answer  # noqa: SLF001
@@ -38,11 +40,8 @@ class HeldClaim:
         self._process = process()  # the process that made or entered it
         self._to_check = state.status != "claimed"
         if renew and state.status == "claimed":
-            try:
-                self._renew()
-            except RuntimeError:  # no thread can be started
-                state.leave()
-                raise
+            self._renewal = Renewal(state, seen, renew)
+            self._renew()
 
     def _renew(self) -> None:
         """Renew the lease from now on, until the claim ends."""

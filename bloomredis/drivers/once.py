@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from bloomredis import arguments
-from bloomredis.arguments import shown
+from bloomredis.arguments import Renew, shown
 from bloomredis.drivers.held import HeldClaim
 from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 from bloomredis.operations.codec import Codec, WorkItem
@@ -134,12 +134,15 @@ def check_name(name: str | None, codec: Codec) -> None:
     codec.check_named()
 
 
-def check_options(lease: float | timedelta, renew: bool, on_busy: object) -> ClaimOptions:  # noqa: FBT001 - as given
-    """Return the options of the claims of `once`; raise `TypeError` or `ValueError` for invalid ones."""
-    arguments.flag("renew", renew)
+def check_options(lease: float | timedelta, renew: Renew, on_busy: object) -> tuple[ClaimOptions, float]:
+    """Return the options of the claims of `once`, and the seconds for which they are renewed.
+
+    :raises TypeError, ValueError: an option is invalid.
+    """
+    seconds = arguments.renewal_seconds(renew)
     if on_busy is not None and not callable(on_busy):
         raise TypeError(f"on_busy must be a function of the item and the seconds left, not {shown(on_busy)}")
-    return ClaimOptions.of(lease, None)
+    return ClaimOptions.of(lease, None), seconds
 
 
 def skipped(item: object, claim: HeldClaim) -> Skipped:

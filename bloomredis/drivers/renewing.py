@@ -1,250 +1,255 @@
-"""Renewal of claims: leases are extended until the commit or release begins.
+"""Renewal of claims: leases are extended in the background until the commit or release begins.
 
-A claim is renewed after a third of its lease.  A renewal that fails is retried after a twelfth of the lease,
-until a reply says that the claim is lost.  Renewal also ends when the caller's `Claim` object is gone.
+A claim is due when a third of its lease has passed; after a renewal that failed, when a twelfth has.  One
+timer, a thread of the process or a handle of an event loop, wakes at ticks, so that claims that are due at
+about the same time share a script.  The claims that are due on one node go to a thread or task of their own,
+so that a node without replies delays no other.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import logging
 import math
 import threading
 import weakref
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from bloomredis.drivers.driven import AsyncDriven, Driven
+from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError
 from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol import clock
+from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.forks import register_after_fork
 
-LINGER: Final = 10.0
-"""Seconds after which a thread without claims ends."""
-
-_FEW: Final = 100
-"""The renewals of ended claims are removed once this many renewals are waiting, or more."""
 _PER_LEASE: Final = 3
 _PER_LEASE_AFTER_A_FAILURE: Final = 12
-_EARLY: Final = 8
-"""To share a round trip, a renewal may come early: by an eighth of the pause between renewals."""
+_LATE: Final = 8
+"""To share a tick, a renewal may be late by an eighth of the pause between renewals."""
+_LONGEST: Final = 10.0
+"""Seconds after which a claim that is not due is looked at, so that one that has ended is forgotten."""
+_MANY: Final = 1000
+"""The number of new claims that wakes a timer, for the same reason."""
+_LONG: Final = 3600.0
+"""Seconds of renewal after which the log has a line about the claim."""
 
 _log = logging.getLogger("bloomredis")
 
 
-class _Renewal(NamedTuple):
-    """A renewal of a claim: the time, the claim and its filter.  Renewals sort by time, then by number."""
+@dataclass(slots=True, weakref_slot=True)
+class Renewal:
+    """What a timer knows of a claim: its state, its filter, and for how many seconds it is renewed.
 
-    due: float
-    number: int
-    claim: weakref.ref[object]  # the caller's object
+    Only the claim holds it, so it goes with the claim.
+    """
+
     state: ClaimState
-    seen: Any  # the filter, synchronous or not
+    seen: Any
+    seconds: float
+    began: float = field(default_factory=lambda: clock.now())  # noqa: PLW0108 - a test replaces the function
+    due: float = 0.0
+    is_told: bool = False
 
     @property
-    def is_wanted(self) -> bool:
-        """True while the caller has the claim object, and the claim has not ended."""
-        return self.state.is_renewable and self.claim() is not None
-
-
-class _Schedule:
-    """The renewals that are waiting, ordered by time."""
-
-    def __init__(self) -> None:
-        self._waiting: list[_Renewal] = []
-        self._most = _FEW
-        self._numbers = itertools.count()
+    def pause(self) -> float:
+        """The seconds between two renewals."""
+        return self.state.lease / 1000 / _PER_LEASE
 
     @property
-    def next_due(self) -> float:
-        """The monotonic time of the next renewal; infinity if none is waiting."""
-        return self._waiting[0].due if self._waiting else math.inf
+    def node(self) -> object:
+        """A key for the node that has the claim: the client, and the name of a cluster's node."""
+        client: Any = self.seen._client  # noqa: SLF001 - a filter and its claims are one thing
+        kind: type = type(client)
+        if is_cluster(kind):
+            with suppress(Exception):  # the renewal will meet it, too
+                key = self.seen._operations.claim_key(self.state.encoded)  # noqa: SLF001 - as above
+                return id(client), client.get_node_from_key(key).name
+        return id(client)
 
-    def add(self, claim: object, state: ClaimState, seen: Any) -> None:
-        """Add the first renewal of a claim."""
-        self._put(_pause(state), weakref.ref(claim), state, seen)
-
-    def _put(self, pause: float, claim: weakref.ref[object], state: ClaimState, seen: Any) -> None:
-        if len(self._waiting) >= self._most:  # ended claims would stay until they are due
-            waiting, self._waiting = self._waiting, []  # a finaliser may add a renewal meanwhile
-            self._waiting += [each for each in waiting if each.is_wanted]
-            heapq.heapify(self._waiting)
-            self._most = max(_FEW, 2 * len(self._waiting))
-        due = clock.now() + pause
-        heapq.heappush(self._waiting, _Renewal(due, next(self._numbers), claim, state, seen))
-
-    def take_due(self) -> list[list[_Renewal]]:
-        """If a renewal is due, remove all that are due now or soon; return the wanted ones.
-
-        Those of one filter are together, so that a server without replies delays no others.
-        """
-        by_filter: dict[int, list[_Renewal]] = {}
-        now = clock.now()
-        early = 0.0
-        while self._waiting and self._waiting[0].due - early <= now:
-            renewal = heapq.heappop(self._waiting)
-            early = _pause(renewal.state) / _EARLY
-            if renewal.is_wanted:
-                by_filter.setdefault(id(renewal.seen), []).append(renewal)
-        return list(by_filter.values())
-
-    def add_next(self, done: Sequence[_Renewal], failures: Sequence[Exception | None]) -> None:
-        """Add the next renewal of each claim that is still held; log a claim that is lost."""
-        for each, failure in zip(done, failures, strict=True):
-            if isinstance(failure, ClaimLostError):
-                _log.warning("%s", failure)
-            elif each.is_wanted:
-                self._put(_pause(each.state, failure), *each[2:])
+    def has_ended(self, now: float) -> bool:
+        """Return whether a claim that is due is not renewed any more; log one that is renewed for long."""
+        passed, item = now - self.began, shown(self.state.item)
+        if passed >= self.seconds:
+            left = self.state.remaining
+            _log.warning("%s was renewed for %.0f s, and now its lease ends in %.1f s", item, passed, left)
+        elif passed >= _LONG and not self.is_told:
+            self.is_told = True
+            _log.warning("%s has been renewed for %.0f s; after %.0f s that ends", item, passed, self.seconds)
+        return passed >= self.seconds
 
 
-class _ThreadRenewals:
-    """The renewals of claims over one client; a thread makes them, in a batch for each filter."""
-
-    def __init__(self) -> None:
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Begin without claims and threads: a forked child has none of its parent's."""
-        self._changed = threading.Condition()
-        self._schedule = _Schedule()
-        self._thread: threading.Thread | None = None
-        register_after_fork(self)
-
-    def add(self, claim: object, state: ClaimState, seen: Driven) -> None:
-        """Renew a claim from now on."""
-        with self._changed:
-            self._schedule.add(claim, state, seen)
-            if self._thread is None or not self._thread.is_alive():
-                thread = threading.Thread(target=self._work, name="bloomredis-renewals", daemon=True)
-                self._thread = thread
-                thread.start()
-            self._changed.notify()
-
-    def _work(self) -> None:
-        while due := self._due():
-            for renewals in due:
-                failures = _made(renewals[0].seen, [each.state for each in renewals])
-                with self._changed:
-                    self._schedule.add_next(renewals, failures)
-
-    def _due(self) -> list[list[_Renewal]]:
-        """Wait for renewals that are due, and return them; return none after `LINGER` seconds without any."""
-        with self._changed:
-            idle_until = clock.now() + LINGER
-            while True:
-                if due := self._schedule.take_due():
-                    return due
-                until = self._schedule.next_due
-                if until == math.inf:
-                    until = idle_until
-                    if clock.now() >= idle_until:
-                        self._thread = None
-                        return []
-                self._changed.wait(until - clock.now())
+_Group = list[Renewal]
+"""Renewals on one filter and node."""
 
 
-def _made(seen: Driven, states: list[ClaimState]) -> list[Exception | None]:
-    """Renew claims on one filter; return the error of each that failed."""
-    try:
-        return seen._run(seen._operations.renew_many(states))  # noqa: SLF001 - a filter and its claims are one thing
-    except Exception as error:
-        return [error] * len(states)
+class _Timer:
+    """The renewals of this process's threads or of one event loop.
 
-
-def _pause(state: ClaimState, failure: Exception | None = None) -> float:
-    """Return the seconds until the next renewal, which comes sooner after a failure."""
-    return state.lease / 1000 / (_PER_LEASE if failure is None else _PER_LEASE_AFTER_A_FAILURE)
-
-
-class _Threads:
-    """The renewals of this process, by client: a server that does not reply delays only its own claims.
-
-    It needs no lock, so a finaliser or a signal handler may use it anywhere.
+    It needs no lock, so a finaliser or a signal handler may add a claim anywhere.
     """
 
     def __init__(self) -> None:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Begin without renewals."""
-        self._by_client: weakref.WeakKeyDictionary[object, _ThreadRenewals] = weakref.WeakKeyDictionary()
+        """Begin without claims: a forked child renews none of its parent's."""
+        self._added: deque[weakref.ref[Renewal]] = deque()
+        self._wakes_at = math.inf  # the monotonic time by which the timer looks at what was added
         register_after_fork(self)
 
-    def of(self, client: object) -> _ThreadRenewals:
-        """Return the renewals over a client."""
-        return self._by_client.get(client) or self._by_client.setdefault(client, _ThreadRenewals())
+    def add(self, renewal: Renewal, earliest: float = 0.0) -> None:
+        """Renew a claim from now on, or from the monotonic time `earliest` on."""
+        state, pause = renewal.state, renewal.pause
+        renewal.due = max(earliest, state.until - state.lease / 1000 + pause)
+        self._added.append(weakref.ref(renewal))
+        if renewal.due + pause / _LATE < self._wakes_at or len(self._added) >= _MANY:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let the timer look at what was added."""
+        raise NotImplementedError
+
+    def _take(self, ticks: dict[float, list[weakref.ref[Renewal]]]) -> list[list[_Group]]:
+        """Return the renewals that are due: for each node a list, for each filter on it a group.
+
+        :param ticks: the renewals that are not due, by the time at which to look at them.
+        """
+        self._wakes_at, now = math.inf, clock.now()
+        nodes: dict[object, dict[int, _Group]] = {}
+        for tick in [each for each in ticks if each <= now]:
+            self._added.extend(ticks.pop(tick, ()))
+        with suppress(IndexError):  # none is left
+            while True:
+                ref = self._added.popleft()
+                renewal = ref()
+                if renewal is None or not renewal.state.is_renewable:
+                    continue
+                if renewal.due > now:
+                    # A power of two, so that claims with other leases share the tick.
+                    step = math.ldexp(0.5, math.frexp(min(renewal.pause, _LONGEST) / _LATE)[1])
+                    tick = math.ceil(min(renewal.due, now + _LONGEST) / step) * step
+                    ticks.setdefault(tick, []).append(ref)
+                elif not renewal.has_ended(now):
+                    nodes.setdefault(renewal.node, {}).setdefault(id(renewal.seen), []).append(renewal)
+        return [[*groups.values()] for groups in nodes.values()]
+
+    def _add_next(self, group: _Group, failures: Sequence[Exception | None]) -> None:
+        """Add the next renewals of claims that are still held; log those that are lost."""
+        now = clock.now()
+        for renewal, failure in zip(group, failures, strict=True):
+            if isinstance(failure, ClaimLostError):
+                _log.warning("%s", failure)
+            else:
+                self.add(renewal, now + renewal.state.lease / 1000 / _PER_LEASE_AFTER_A_FAILURE)
+        group.clear()  # the traceback of an error may keep the caller's frame
 
 
-_threads: Final = _Threads()
+class _ThreadTimer(_Timer):
+    """A thread that starts a thread for each node on which claims are due."""
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self._thread: threading.Thread | None = None
+        self._asleep = threading.Lock()  # held, but for a moment after `_wake`
+        self._asleep.acquire()
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # it is awake
+            self._asleep.release()
+        if self._thread is None or not self._thread.is_alive():  # a second thread does no harm
+            self._thread = _daemon("bloomredis-renewals", self._work)
+            try:
+                self._thread.start()
+            except RuntimeError as error:
+                self._added.clear()
+                _log.warning("claims are not renewed and end with their leases: %s", error)
+
+    def _work(self) -> None:
+        ticks = dict[float, list[weakref.ref[Renewal]]]()
+        while True:
+            for groups in self._take(ticks):
+                try:
+                    _daemon("bloomredis-renewal", self._renew, groups).start()
+                except RuntimeError:  # no more threads can be started
+                    self._renew(groups)
+            self._wakes_at = min(ticks, default=math.inf)
+            self._asleep.acquire(timeout=max(0.0, self._wakes_at - clock.now()) if ticks else -1)
+
+    def _renew(self, groups: list[_Group]) -> None:
+        while groups:
+            group = groups.pop()
+            seen = group[0].seen
+            try:
+                failures = seen._run(seen._operations.renew_many([each.state for each in group]))  # noqa: SLF001
+            except Exception as error:
+                failures = [error] * len(group)
+            self._add_next(group, failures)
 
 
-def renew_in_thread(claim: object, state: ClaimState, seen: Driven) -> None:
-    """Renew a claim from now on, in a thread."""
-    _threads.of(seen._client).add(claim, state, seen)  # noqa: SLF001 - as above
+def _daemon(name: str, work: Callable[..., None], *arguments: Any) -> threading.Thread:
+    return threading.Thread(target=work, args=arguments, name=name, daemon=True)
 
 
-class _LoopRenewals:
-    """The renewals of claims in one event loop; a task for each filter makes the due ones."""
+class _LoopTimer(_Timer):
+    """A timer of an event loop that begins a task for each node on which claims are due."""
 
-    def __init__(self) -> None:
-        self._schedule = _Schedule()
-        self._next_timer = math.inf  # the monotonic time of the earliest timer
-        # The loop keeps only weak references to tasks.
-        self._tasks: set[asyncio.Task[Sequence[Exception | None]]] = set()
+    def after_fork(self) -> None:
+        super().after_fork()
+        self._ticks: dict[float, list[weakref.ref[Renewal]]] = {}
+        self._handle: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
 
-    def add(self, claim: object, state: ClaimState, seen: AsyncDriven) -> None:
-        """Renew a claim from now on."""
-        self._schedule.add(claim, state, seen)
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        due = self._schedule.next_due
-        if due < self._next_timer:
-            self._next_timer = due
-            asyncio.get_running_loop().call_later(max(0.0, due - clock.now()), self._begin)
-
-    def _begin(self) -> None:
-        self._next_timer = math.inf
-        for renewals in self._schedule.take_due():
-            states = [each.state for each in renewals]
-            task = asyncio.get_running_loop().create_task(_made_in_task(renewals[0].seen, states))
+    def _wake(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._handle is not None:
+            self._handle.cancel()
+        for groups in self._take(self._ticks):
+            task = loop.create_task(self._renew(groups))
             self._tasks.add(task)
-            task.add_done_callback(partial(self._add_next, renewals))
-        self._set_timer()
+            task.add_done_callback(partial(self._end, groups))
+        self._wakes_at = min(self._ticks, default=math.inf)
+        if self._ticks:
+            self._handle = loop.call_later(max(0.0, self._wakes_at - clock.now()), self._wake)
 
-    def _add_next(self, renewals: list[_Renewal], task: asyncio.Task[Sequence[Exception | None]]) -> None:
-        """Add the next renewals after a task, even one that was cancelled before it began."""
+    async def _renew(self, groups: list[_Group]) -> None:
+        while groups:
+            group, seen = groups[-1], groups[-1][0].seen
+            try:
+                failures = await seen._run(seen._operations.renew_many([each.state for each in group]))  # noqa: SLF001
+            except Exception as error:
+                failures = [error] * len(group)
+            groups.pop()
+            self._add_next(group, failures)
+
+    def _end(self, groups: list[_Group], task: asyncio.Task[None]) -> None:
+        """Add the renewals that a task has not made, even if it was cancelled before it began."""
         self._tasks.discard(task)
-        is_done = not task.cancelled() and task.exception() is None
-        failures = task.result() if is_done else [RuntimeError("the task was cancelled")] * len(renewals)
-        self._schedule.add_next(renewals, failures)
-        self._set_timer()
+        for group in groups:
+            self._add_next(group, [RuntimeError("the task was cancelled")] * len(group))
 
 
-async def _made_in_task(seen: AsyncDriven, states: list[ClaimState]) -> Sequence[Exception | None]:
-    """Renew claims on one filter; return the error of each that failed."""
-    try:
-        return await seen._run(seen._operations.renew_many(states))  # noqa: SLF001 - as above
-    except Exception as error:
-        return [error] * len(states)
+_thread: Final = _ThreadTimer()
+_loops: Final[dict[asyncio.AbstractEventLoop, _LoopTimer]] = {}
+"""The timers of event loops; a closed loop's is removed when another loop first renews a claim."""
 
 
-_loops: Final[dict[asyncio.AbstractEventLoop, _LoopRenewals]] = {}
-"""The renewals of this process by event loop.
+def renew_in_thread(renewal: Renewal) -> None:
+    """Renew a claim from now on, in a thread."""
+    _thread.add(renewal)
 
-The entry of a closed loop is removed when another loop first renews a claim."""
 
-
-def renew_in_task(claim: object, state: ClaimState, seen: AsyncDriven) -> None:
+def renew_in_task(renewal: Renewal) -> None:
     """Renew a claim from now on, in tasks of the running loop."""
     loop = asyncio.get_running_loop()
-    if loop not in _loops:
+    timer = _loops.get(loop)
+    if timer is None:
         for other in [*_loops]:
             if other.is_closed():
                 _loops.pop(other, None)
-        _loops[loop] = _LoopRenewals()
-    _loops[loop].add(claim, state, seen)
+        timer = _loops.setdefault(loop, _LoopTimer())
+    timer.add(renewal)

@@ -5,27 +5,31 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import itertools
 import logging
 import math
+import os
 import signal
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
+from mmh3 import hash_bytes
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ClaimLostError, Skipped
 from bloomredis.drivers import renewing
 from bloomredis.operations.claims.state import ClaimState
-from bloomredis.protocol import clock
+from tests.drivers.test_forks_in_c import fork as fork_in_c
 from tests.support.background import Child, outcome, started
-from tests.support.clock import Clock
+from tests.support.clock import Clock, patched
 from tests.support.holes import HOLES
 from tests.support.lines import at_line
 from tests.support.own_tasks import own_tasks_cancelled
@@ -81,21 +85,15 @@ def calls_of(client: Any) -> int:
     return calls
 
 
-def waiting(client: redis.Redis) -> int:
-    """Return the number of renewals that are due over a client."""
-    return len(renewing._threads.of(client)._schedule._waiting)
-
-
 def test_a_lease_is_renewed(any_client: redis.Redis) -> None:
     """A lease is renewed until the block ends; then nothing more is sent."""
     f = make(any_client)
-    with f.claim("a", renew=True) as claim:
+    with f.claim("a") as claim:
         for _ in range(3):
             wait_until("it is renewed", shortened(any_client))
         assert 29 < claim.remaining <= 30
         assert not claim.lost
     assert f.contains("a")
-    wait_until("the thread has dropped it", lambda: not waiting(any_client))
     calls = calls_of(any_client)
     with f.claim("b"):
         pass
@@ -107,7 +105,7 @@ def test_a_task_renews_a_lease(any_server: Server, any_client: redis.Redis) -> N
 
     async def main() -> None:
         async with made(any_server) as f:
-            async with f.claim("a", renew=True) as claim:
+            async with f.claim("a") as claim:
                 for _ in range(3):
                     await until(shortened(any_client))
                 assert 29 < claim.remaining <= 30
@@ -122,7 +120,7 @@ def test_a_task_renews_all_claims_that_are_due(any_server: Server, any_client: r
 
     async def main() -> None:
         async with made(any_server) as f:
-            claims = [await f.claim(str(i), renew=True) for i in range(200)]
+            claims = [await f.claim(str(i)) for i in range(200)]
             keys = any_client.keys("*claim*")
             for key in keys:
                 any_client.pexpire(key, SHORT)
@@ -151,7 +149,7 @@ def test_a_server_without_replies_delays_only_its_own_claims(
 ) -> None:
     """Claims of filters on other servers are renewed."""
     filters = [make(any_client), make(stopped.client(socket_timeout=PATIENCE))]
-    claims = [each.claim(i, renew=True) for each in filters for i in range(30)]
+    claims = [each.claim(i) for each in filters for i in range(30)]
     signalled(stopped, signal.SIGSTOP)
     for _ in range(3):
         keys = any_client.keys("*claim*")
@@ -169,7 +167,7 @@ def test_a_server_without_replies_delays_only_its_own_claims_in_asyncio(
 
     async def main() -> None:
         async with made(any_server) as f, made(stopped) as other:
-            claims = [await each.claim(i, renew=True) for each in (f, other) for i in range(30)]
+            claims = [await each.claim(i) for each in (f, other) for i in range(30)]
             signalled(stopped, signal.SIGSTOP)
             for _ in range(3):
                 keys = any_client.keys("*claim*")
@@ -182,37 +180,33 @@ def test_a_server_without_replies_delays_only_its_own_claims_in_asyncio(
     asyncio.run(main())
 
 
-@for_each("kind", ["BloomFilter", "ShardedBloomFilter"])
+def refuse(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_a_claim_that_no_thread_can_renew(
-    any_server: Server, kind: str, monkeypatch: pytest.MonkeyPatch
+    any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next claim of the item returns it."""
-
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    f = getattr(bloomredis, kind)(any_server.client(), "seen", **SIZE)
+    """The log says so, and the claim ends with its lease; the next claim is renewed again."""
+    f = make(any_client)
+    monkeypatch.setattr(renewing, "_thread", renewing._ThreadTimer())
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
-        with pytest.raises(RuntimeError, match="can't start"):
-            f.claim("a", renew=True)
-    assert f.claim("a", renew=True).state == "claimed"
+        patch.setattr(threading.Thread, "start", refuse)
+        assert f.claim("a").state == "claimed"
+    assert "not renewed and end with their leases: can't start new thread" in caplog.text
+    any_client.delete(claim_key(any_client))
+    with f.claim("b"):
+        wait_until("it is renewed", shortened(any_client))
 
 
-def test_renewals_that_are_due_soon_share_a_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A renewal may be early by an eighth of its pause; those of another filter are another batch."""
-    times = itertools.count(0, 0.00001)
-    monkeypatch.setattr(clock, "now", lambda: next(times))
-    schedule = renewing._Schedule()
-    state = ClaimState("a", "claimed", b"", b"", lease=30_000)
-    claims: list[set[int]] = [set() for _ in range(100)]  # in the place of claims
-    first, second = (BloomFilter(redis.Redis(), name, **SIZE) for name in ("one", "another"))
-    for i, claim in enumerate(claims):
-        schedule.add(claim, state, first if i else second)
-    assert schedule.take_due() == []
-    monkeypatch.setattr(clock, "now", lambda: schedule.next_due)
-    assert sorted(map(len, schedule.take_due())) == [1, 99]
-    assert schedule.next_due == math.inf
+def test_renewals_when_no_more_threads_can_be_started(
+    any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer's thread makes them itself."""
+    monkeypatch.setattr(renewing, "_thread", renewing._ThreadTimer())
+    with make(any_client).claim("a"):
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        wait_until("it is renewed", shortened(any_client))
 
 
 @for_each("steps", [0, 1, 2])
@@ -222,7 +216,7 @@ def test_renewals_go_on_after_a_cancelled_one(
     """A program that cancels all tasks but its own keeps its claims, also before a task has begun."""
 
     async def main() -> None:
-        async with made(any_server) as f, f.claim("a", renew=True) as claim:
+        async with made(any_server) as f, f.claim("a") as claim:
             while len(asyncio.all_tasks()) == 1:  # noqa: ASYNC110 - nothing may come between
                 await asyncio.sleep(0)
             for _ in range(steps):
@@ -241,31 +235,24 @@ def test_a_renewal_that_is_cancelled_before_it_begins_has_a_next(
 ) -> None:
     """With the hole open the claim is never renewed again, so the test above would fail."""
 
-    async def left(item: str) -> int:
-        async with made(any_server) as f, f.claim(item, lease=36_000, renew=True):
-            renewals = renewing._loops[asyncio.get_running_loop()]
-            schedule = renewals._schedule
+    async def wakes_at(item: str) -> float:
+        async with made(any_server) as f, f.claim(item):
             with own_tasks_cancelled(0, code="") as cancelled:
-                (first,) = schedule._waiting
-                schedule._waiting[:] = [first._replace(due=0.0)]
-                renewals._begin()
                 await until(lambda: cancelled and cancelled[0].done())
                 await asyncio.sleep(0)
-            return len(schedule._waiting)
+                return renewing._loops[asyncio.get_running_loop()]._wakes_at
 
-    assert asyncio.run(left("a")) == 1
+    assert asyncio.run(wakes_at("a")) < math.inf
     HOLES["renewals-end-in-tasks"](monkeypatch.setattr)
-    assert asyncio.run(left("b")) == 0
+    assert asyncio.run(wakes_at("b")) == math.inf
 
 
 @for_each(
     "where",
     [
         renewing.renew_in_thread,
-        renewing._Threads.of,
-        renewing._ThreadRenewals.after_fork,
-        renewing._ThreadRenewals.add,
-        renewing._Renewal.is_wanted.fget,  # type: ignore[attr-defined]  # a property
+        renewing._Timer.add,
+        renewing._ThreadTimer._wake,
     ],
 )
 @for_each("earlier", [0, 2])
@@ -273,56 +260,149 @@ def test_a_claim_while_another_claim_begins(
     any_client: redis.Redis, where: Callable[..., Any], earlier: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A finaliser or a signal handler may claim anywhere, in the same thread: both claims are renewed."""
-    monkeypatch.setattr(renewing, "_FEW", 2)  # a third claim removes the renewals of ended claims
+    monkeypatch.setattr(renewing, "_MANY", 2)  # a third claim wakes the timer, too
     f = make(any_client)
     for number in range(40):
-        monkeypatch.setattr(renewing, "_threads", renewing._Threads())
-        claims = [f.claim(f"{number}:{i}", lease=36_000, renew=True) for i in range(earlier)]
+        claims = list[Any]()
 
         def claim_twice(number: int = number, claims: list[Any] = claims) -> int:
-            with at_line(
-                where, number, lambda: claims.append(f.claim("inner", lease=36_000, renew=True))
-            ) as lines:
-                claims.append(f.claim(f"{number}", lease=36_000, renew=True))
+            monkeypatch.setattr(renewing, "_thread", renewing._ThreadTimer())
+            claims += [f.claim(f"{number}:{i}") for i in range(earlier)]
+            with at_line(where, number, lambda: claims.append(f.claim("inner"))) as lines:
+                claims.append(f.claim(f"{number}"))
             return len(lines)
 
         lines = outcome(started(claim_twice))
         assert isinstance(lines, int), lines
-        assert waiting(any_client) == len(claims)
-        any_client.delete(*any_client.keys("*claim*"))
+        keys = any_client.keys("*claim*")
+        assert len(keys) == len(claims)
+        for key in keys:
+            any_client.pexpire(key, SHORT)
+        wait_until("all are renewed", lambda: all(int(any_client.pttl(key)) > SHORT for key in keys))  # noqa: B023
+        for claim in claims:
+            claim.release()
+        any_client.delete(*keys)
         if lines <= number:
             return
     pytest.fail("it has more lines than were tried")
 
 
-def test_claims_of_a_closed_loop_are_not_kept(any_server: Server) -> None:
-    """A loop's claims and their filters are kept until it is closed and another loop has a claim."""
+def test_a_claim_and_its_filter_are_not_kept(any_server: Server, any_client: redis.Redis) -> None:
+    """They go with the caller's objects, in an event loop that is closed or goes on, and without one."""
 
-    async def main(item: str) -> weakref.ref[object]:
+    async def main(item: str) -> list[weakref.ref[Any]]:
         async with made(any_server) as f:
-            assert await f.claim(item, renew=True)
-            return weakref.ref(f)
+            claim = await f.claim(item, lease=86_400)
+            refs: list[weakref.ref[Any]] = [weakref.ref(f), weakref.ref(claim)]
+            del claim
+        del f
+        gc.collect()
+        assert [ref() for ref in refs] == [None, None]
+        return refs
 
-    first, second = (asyncio.run(main(item)) for item in "ab")
+    assert [ref() for ref in asyncio.run(main("a"))] == [None, None]
+    f = make(any_client)
+    claim = f.claim("b", lease=86_400)
+    refs: list[weakref.ref[Any]] = [weakref.ref(f), weakref.ref(claim)]
+    del f, claim
     gc.collect()
-    assert first() is None
-    assert second() is not None
+    assert [ref() for ref in refs] == [None, None]
 
 
-def test_one_thread_renews_all_claims(any_client: redis.Redis) -> None:
-    """One named thread renews the claims of several filters over one client, at different times."""
-    f, other = make(any_client), BloomFilter(any_client, "other", **SIZE)
-    before = set(threading.enumerate())
-    claims = [f.claim("a", renew=True), f.claim("b", lease=60, renew=True), other.claim("a", renew=True)]
-    assert [each.name for each in set(threading.enumerate()) - before] == ["bloomredis-renewals"]
-    for key in any_client.keys("*claim*"):
+def timers() -> list[threading.Thread]:
+    """Return the threads that wait until claims are due."""
+    return [each for each in threading.enumerate() if each.name == "bloomredis-renewals"]
+
+
+def test_one_thread_waits_for_all_claims(
+    any_server: Server, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one timer for all clients, and a claim with a shorter lease wakes it."""
+    before = timers()
+    monkeypatch.setattr(renewing, "_thread", renewing._ThreadTimer())
+    with any_server.client() as client:
+        filters = make(any_client), make(client), BloomFilter(any_client, "other", **SIZE)
+        claims = [f.claim(i, lease=lease) for i, f in enumerate(filters) for lease in (86_400,)]
+        claims += [f.claim(f"{lease}", lease=lease) for f in filters[1:] for lease in (3600, 60, 30)]
+        assert len(timers()) == len(before) + 1
+        for claim in claims:
+            key = key_of(any_client, claim)
+            any_client.pexpire(key, SHORT)
+            if claim.remaining < 3600:
+                wait_until("it is renewed", lambda: int(any_client.pttl(key)) > SHORT)  # noqa: B023 - at once
+        for claim in claims:
+            claim.commit()
+
+
+def test_a_claim_is_renewed_for_a_day(
+    any_client: redis.Redis, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has a line after an hour, and one at the end."""
+    f = make(any_client)
+    with f.claim("other", renew=200_000) as other, f.claim("a") as claim:
+        key = key_of(any_client, claim)
+        clock.advance(3599)
+        wait_until("it is renewed", lambda: claim.remaining)
+        assert not caplog.messages
+        clock.advance(2)
+        wait_until("it is told", lambda: len(caplog.messages) == 2)
+        assert min(caplog.messages).startswith("'a' has been renewed for 360")
+        assert "after 86400 s that ends" in min(caplog.messages)
+        clock.advance(82_000)
+        wait_until("both are renewed", lambda: claim.remaining and other.remaining)
+        clock.advance(1000)
+        wait_until("it ends", lambda: "'a' was renewed for 86" in caplog.text)
+        assert len(caplog.messages) == 3
         any_client.pexpire(key, SHORT)
-    wait_until(
-        "all are renewed",
-        lambda: all(int(any_client.pttl(key)) > SHORT for key in any_client.keys("*claim*")),
-    )
-    for claim in claims:
-        claim.commit()
+        any_client.pexpire(key_of(any_client, other), SHORT)
+        wait_until("the other is renewed", lambda: int(any_client.pttl(key_of(any_client, other))) > SHORT)
+        assert int(any_client.pttl(key)) <= SHORT
+        other.release()
+        claim.release()
+
+
+@for_each("make_seconds", [float, lambda seconds: timedelta(seconds=seconds)])
+def test_a_claim_is_renewed_for_some_seconds(
+    any_client: redis.Redis,
+    make_seconds: Callable[[float], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`renew` may be a number of seconds, or a timedelta."""
+    clock = patched(monkeypatch)
+    f = make(any_client)
+    with f.claim("a", renew=make_seconds(600)) as claim:
+        for _ in range(2):
+            wait_until("it is renewed", shortened(any_client))
+        clock.advance(600)
+        wait_until("it ends", lambda: "'a' was renewed for 600 s" in caplog.text)
+        assert claim.lost
+        claim.release()
+    with f.claim("b", renew=make_seconds(1e-3)) as claim:
+        assert claim
+
+
+@for_each("is_asyncio", [False, True])
+def test_a_batch_is_renewed_if_asked(any_server: Server, any_client: redis.Redis, is_asyncio: bool) -> None:  # noqa: FBT001 - a value to try
+    """Without `renew`, its leases are left to run out."""
+
+    async def claims() -> None:
+        async with made(any_server) as f:
+            await renewed(await f.claim_many(["a", "b"]), await f.claim_many(["c", "d"], renew=True))
+
+    async def renewed(without: list[Any], asked: list[Any]) -> None:
+        keys = [key_of(any_client, each) for each in (*without, *asked)]
+        for key in keys:
+            any_client.pexpire(key, SHORT)
+        await until(lambda: all(int(any_client.pttl(key)) > SHORT for key in keys[2:]))
+        assert all(int(any_client.pttl(key)) <= SHORT for key in keys[:2])
+
+    any_client.flushall()
+    if is_asyncio:
+        asyncio.run(claims())
+    else:
+        f = make(any_client)
+        asyncio.run(renewed(f.claim_many(["a", "b"]), f.claim_many(["c", "d"], renew=True)))
 
 
 def test_a_loss_ends_the_block_with_an_error(
@@ -332,7 +412,7 @@ def test_a_loss_ends_the_block_with_an_error(
     f = make(any_client)
 
     def work() -> None:
-        with f.claim("a", renew=True) as claim:
+        with f.claim("a") as claim:
             any_client.delete(claim_key(any_client))
             wait_until("the loss is noticed", lambda: claim.lost)
             assert not claim
@@ -347,7 +427,7 @@ def test_a_loss_ends_the_block_of_a_task(any_server: Server, any_client: redis.R
     """In asyncio, a FLUSHALL ends the block of a task with an error too."""
 
     async def main() -> None:
-        async with made(any_server) as f, f.claim("a", renew=True) as claim:
+        async with made(any_server) as f, f.claim("a") as claim:
             any_client.flushall()
             await until(lambda: claim.lost)
 
@@ -360,14 +440,14 @@ def test_the_work_may_end_with_its_own_error(any_client: redis.Redis) -> None:
     f = make(any_client)
 
     def fail() -> None:
-        with f.claim("a", renew=True) as claim:
+        with f.claim("a") as claim:
             any_client.delete(claim_key(any_client))
             wait_until("the loss is noticed", lambda: claim.lost)
             raise KeyError("a")
 
     with pytest.raises(KeyError):
         fail()
-    with f.claim("b", renew=True) as claim:
+    with f.claim("b") as claim:
         any_client.delete(claim_key(any_client))
         wait_until("the loss is noticed", lambda: claim.lost)
         with pytest.raises(ClaimLostError):
@@ -379,51 +459,152 @@ def test_a_failed_renewal_is_made_again(any_server: Server, any_client: redis.Re
     with proxied(any_server.socket) as proxy:
         f = make(proxy.client())
         proxy.plan("extend", *[refused("LOADING it is loading")] * 3, passed)
-        with f.claim("a", renew=True):
+        with f.claim("a"):
             wait_until("it is renewed", shortened(any_client))
 
 
 def test_a_lease_that_nobody_renewed_is_over(any_client: redis.Redis, clock: Clock) -> None:
     """The client knows without asking that a lease is over, as it cannot ask a server that is away."""
-    claim = make(any_client).claim("a", lease=60)
+    claim = make(any_client).claim("a", lease=60, renew=False)
     assert not claim.lost
     clock.advance(60)
     assert (claim.lost, claim.remaining) == (True, 0)
     assert claim.state == "claimed"  # no call has found it lost yet
 
 
-def test_a_forgotten_claim_is_not_renewed(any_client: redis.Redis) -> None:
-    """Its lease is left to run out, and the item becomes free."""
-    make(any_client).claim("a", renew=True)
-    gc.collect()
-    wait_until("the thread has dropped it", lambda: not waiting(any_client))
+def test_a_forgotten_claim_ends_with_its_lease(any_client: redis.Redis) -> None:
+    """A claim that nobody holds any more is not renewed, even if a renewal met an error."""
+    f, other = make(any_client), make(any_client)
+    held, forgotten = f.claim("held", lease=2), f.claim("a", lease=2)
+    assert held
+    assert forgotten
+    key = key_of(any_client, held)
+    del forgotten
+    wait_until("the other one is over", lambda: any_client.keys("*claim*") == [key])
+    assert other.claim("a")
+    assert not held.lost
 
 
-def test_claims_that_have_ended_are_not_kept(any_client: redis.Redis) -> None:
-    """At most a hundred ended claims are kept, or as many as are active, however long their leases."""
-    f = make(any_client)
-    with f.claim("held", renew=True, lease=86_400) as held:
-        for number in range(500):
-            with f.claim(f"{number}", renew=True, lease=86_400) as claim:
-                assert claim
-        assert 1 <= waiting(any_client) <= 100
-        assert not held.lost
+def test_claims_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that ended are forgotten after ten seconds or a thousand other claims, whatever their leases."""
+    monkeypatch.setattr(renewing, "_PER_LEASE", 3)
+    clock = patched(monkeypatch)
+    timer = renewing._ThreadTimer()
+    ticks: dict[float, list[Any]] = {}
+
+    def take() -> None:
+        assert timer._take(ticks) == []
+        timer._wakes_at = min(ticks, default=math.inf)
+
+    def waiting() -> int:
+        return len(timer._added) + sum(map(len, ticks.values()))
+
+    monkeypatch.setattr(timer, "_wake", take)
+    state = ClaimState("a", "claimed", b"", b"", until=clock.now() + 86_400, lease=86_400_000)
+    held = [renewing.Renewal(state, None, 1e9) for _ in range(500)]
+    for each in held:
+        timer.add(each)
+    for _ in range(2500):
+        timer.add(renewing.Renewal(state, None, 1e9))
+    assert 500 <= waiting() < 1510
+    held = held[:1]
+    del each
+    clock.advance(11)
+    take()
+    assert waiting() == 1
 
 
 def test_nothing_of_it_survives_a_fork(any_server: Server) -> None:
-    """A forked child has no renewing thread and renews no claim, until it makes its own."""
+    """A forked child has no renewing thread, until it has a claim of its own."""
     with any_server.client() as client:
         f = make(client)
-        claim = f.claim("a", renew=True)
+        claim = f.claim("a")
 
-        def work() -> tuple[int, int, bool, int]:
-            threads, before = threading.active_count(), waiting(client)
-            with any_server.client() as own, f.with_client(own).claim("b", renew=True) as mine:
-                wait_until("it is renewed", lambda: waiting(own) == 1)
-                return threads, before, bool(mine), waiting(own)
+        def work() -> tuple[int, bool]:
+            threads = threading.active_count()
+            with any_server.client() as own, f.with_client(own).claim("b") as mine:
+                key = key_of(own, mine)
+                own.pexpire(key, SHORT)
+                wait_until("it is renewed", lambda: int(own.pttl(key)) > SHORT)
+                return threads, bool(mine)
 
-        assert Child(work).result() == (1, 0, True, 1)
+        assert Child(work).result() == (1, True)
         claim.commit()
+
+
+@pytest.mark.parametrize("fork", [os.fork, fork_in_c], ids=["", "in C"])
+def test_a_child_renews_no_claim_of_its_parent(
+    any_server: Server, fork: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the parent dies, its claim ends with its lease, although a child lives and renews its own claim."""
+    monkeypatch.setattr(renewing, "_PER_LEASE", 3)
+    with any_server.client() as client:
+        client.flushall()
+        make(client).add("warm")
+        go_on, end = os.pipe()
+
+        def parent() -> None:
+            f = BloomFilter(any_server.client(), "seen", **SIZE)
+            claims = [f.claim("parent's", lease=2)]
+
+            def child() -> None:
+                claims.append(f.with_client(any_server.client()).claim("child's", lease=2))
+                os.close(end)
+                os.read(go_on, 1)  # until the test ends it
+
+            Child(child, fork)
+            wait_until("the child has its claim", lambda: len(client_keys()) == 2)
+            os._exit(0)
+
+        def client_keys() -> list[Any]:
+            with any_server.client() as own:
+                return list(own.keys("*claim*"))
+
+        ending = Child(parent)
+        wait_until("the parent's claim is over", lambda: client_keys() == [key_by_name("child's")])
+        f = make(client)
+        assert (f.claim("parent's").state, f.claim("child's").state) == ("claimed", "busy")
+        os.close(end)
+        os.close(go_on)
+        with suppress(AssertionError):  # it reports nothing
+            ending.result()
+
+
+PROGRAM = """
+import asyncio, sys, time
+import redis, redis.asyncio
+import bloomredis, bloomredis.asyncio
+
+path, size = sys.argv[1], {"capacity": 1000, "error_rate": 0.01}
+seen = bloomredis.BloomFilter(redis.Redis(unix_socket_path=path), "seen", **size)
+held = [seen.claim("a", lease=1)]
+
+async def main():
+    pages = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(unix_socket_path=path), "seen", **size)
+    held.append(await pages.claim("b", lease=1))
+    print("claimed", flush=True)
+    await asyncio.sleep(float(sys.argv[2]))
+
+asyncio.run(main())
+"""
+
+
+@for_each("is_hung", [False, True])
+def test_an_interpreter_that_ends_with_claims(stopped: Server, is_hung: bool) -> None:  # noqa: FBT001 - a value to try
+    """It ends at once and prints nothing, even if a renewal gets no reply; claims end with their leases."""
+    client = stopped.client()
+    client.flushall()
+    flags = ("-X", "dev", "-W", "ignore::ResourceWarning")
+    command = [sys.executable, *flags, "-c", PROGRAM, stopped.socket, str(int(is_hung))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"claimed\n"
+        if is_hung:
+            signalled(stopped, signal.SIGSTOP)
+        _, errors = process.communicate(timeout=PATIENCE)
+    signalled(stopped, signal.SIGCONT)
+    assert (process.returncode, errors) == (0, b"")
+    wait_until("the claims are over", lambda: not client.keys("*claim*"))
 
 
 def test_remaining_says_when_to_come_again(bloom: Any, client: redis.Redis) -> None:
@@ -431,7 +612,7 @@ def test_remaining_says_when_to_come_again(bloom: Any, client: redis.Redis) -> N
     f = bloom(client, "seen", **SIZE)
     claims = f.claim_many(["a", "b"], lease=20)
     busy = f.claim_many(["b", "c", "a"])
-    client.pexpire(claim_key_of(client, claims[0]), 5_000)
+    client.pexpire(key_of(client, claims[0]), 5_000)
     again = f.claim("a")
     assert [each.state for each in busy] == ["busy", "claimed", "busy"]
     assert all(19 < each.remaining <= 20.001 for each in (busy[0], busy[2]))
@@ -442,16 +623,29 @@ def test_remaining_says_when_to_come_again(bloom: Any, client: redis.Redis) -> N
     assert [each.remaining for each in (*claims, f.claim("b"))] == [0, 0, 0]
 
 
-def claim_key_of(client: redis.Redis, claim: Any) -> Any:
+def key_by_name(item: str) -> bytes:
+    return f"{{seen}}:claim:{hash_bytes(item).hex()}".encode()
+
+
+def key_of(client: redis.Redis, claim: Any) -> Any:
     (key,) = (each for each in client.keys("*claim*") if client.get(each) == claim._state.value)
     return key
 
 
-@for_each("renew", [1, None, "yes"])
-def test_renew_is_a_bool(bloom: Any, renew: Any) -> None:
-    """Another type is refused before any I/O."""
-    with pytest.raises(TypeError, match="renew must be True or False"):
-        bloom(redis.Redis(port=1), "seen", **SIZE).claim("a", renew=renew)
+@for_each(("renew", "error"), [(None, TypeError), ("yes", TypeError), (-1, ValueError), (0, ValueError)])
+def test_renew_is_a_bool_or_a_time(bloom: Any, renew: Any, error: type[Exception]) -> None:
+    """Another value is refused before any I/O."""
+    f = bloom(redis.Redis(port=1), "seen", **SIZE)
+    for call in (f.claim, lambda item, renew: f.claim_many([item], renew=renew)):
+        with pytest.raises(error, match="renew, unless it is True or False, must be"):
+            call("a", renew=renew)
+
+
+@for_each("verb", ["claim", "claim_many"])
+def test_the_lease_is_a_keyword(bloom: Any, verb: str) -> None:
+    """A number beside the item says nothing."""
+    with pytest.raises(TypeError, match="positional argument"):
+        getattr(bloom(redis.Redis(port=1), "seen", **SIZE), verb)("a", 5)
 
 
 # -- once

@@ -306,13 +306,13 @@ def _batches_end_in_their_tasks(patch: Patch) -> None:
 
 def _renewals_end_in_their_tasks(patch: Patch) -> None:
     """A renewal whose task is cancelled before it begins is the claim's last."""
-    add_next, begun = renewing._LoopRenewals._add_next, _begun(patch, renewing, "_made_in_task")
+    end, begun = renewing._LoopTimer._end, _begun(patch, renewing._LoopTimer, "_renew")
 
-    def added(self: Any, renewals: Any, task: asyncio.Task[Any]) -> None:
+    def ended(self: Any, groups: Any, task: asyncio.Task[Any]) -> None:
         if task in begun:
-            add_next(self, renewals, task)
+            end(self, groups, task)
 
-    patch(renewing._LoopRenewals, "_add_next", added)
+    patch(renewing._LoopTimer, "_end", ended)
 
 
 def _nobody_is_told(patch: Patch) -> None:

@@ -75,7 +75,7 @@ class Claims:
         self._retry_safe = retry_safe
         self._prefix = stored.auxiliary + b"claim:"
 
-    def _key(self, encoded: bytes) -> bytes:
+    def key(self, encoded: bytes) -> bytes:
         """Return the key of the claim on an item."""
         return self._prefix + hash_bytes(encoded).hex().encode()
 
@@ -108,7 +108,7 @@ class Claims:
     def _claim_one(self, handle: Handle, request: ClaimRequest) -> Op[None]:
         state, options = request.state, request.options
         packed, (owner,) = _packed_one(handle.layout, state), options.new_owners(self._sessions, 1)
-        keys, lease = (self._key(request.encoded),), options.lease
+        keys, lease = (self.key(request.encoded),), options.lease
         state.value = handle.generation + owner
         sent = clock.now()
         call = self._stored.call(_CLAIM, handle, (packed, b"%d" % lease, owner), keys)
@@ -148,7 +148,7 @@ class Claims:
         made: Made | None = None,
     ) -> Op[None]:
         """Claim packed items in one script; the owners of pending claims are used again."""
-        keys = [self._key(each.encoded) for each in requests]
+        keys = [self.key(each.encoded) for each in requests]
         owners = [[made[2]]] if made else self._owners(keys, options)
         tried = _name_owners(handle, requests, owners)
         try:
@@ -200,7 +200,7 @@ class Claims:
         while self._pending.left:
             with suppress(IndexError):  # another thread was faster
                 encoded, holder, owner, until = self._pending.left.popleft()
-                self._pending.store_owners(self._key(encoded) + holder, [owner], until)
+                self._pending.store_owners(self.key(encoded) + holder, [owner], until)
         known = [self._pending.checkout_owners(key + options.holder) for key in keys]
         return [pending or own for pending, own in zip(known, new, strict=True)]
 
@@ -236,7 +236,7 @@ class Claims:
     ) -> Op[None]:
         """Claim busy items again, each under these owners."""
         for request, owners in busy:
-            self._store_owners(self._key(request.encoded), owners, options)
+            self._store_owners(self.key(request.encoded), owners, options)
             request.is_done = False
         requests = [request for request, _ in busy]
         yield from self._claim_run(handle, requests, _packed(handle.layout, requests), options)
@@ -311,7 +311,7 @@ class Claims:
     ) -> FilterCall[Reply]:
         claims, receipts, names, owners = list[bytes](), list[bytes](), list[Part](), b""
         for request in requests:
-            claims.append(self._key(request.encoded))
+            claims.append(self.key(request.encoded))
             owners += request.state.owner
             if self._retry_safe:
                 session = request.state.session_of_commit(self._sessions, handle.check)
@@ -421,7 +421,7 @@ class Claims:
         arguments: Sequence[int],
     ) -> Op[str]:
         """Run a script about claims; return a digit for each."""
-        claims = [self._key(each.encoded) for each in requests]
+        claims = [self.key(each.encoded) for each in requests]
         values = [each.state.value for each in requests]
         with self._outcome_matters:
             reply = yield from call(script, [*claims, *keys], [*arguments, *values], self._stored.wait)

@@ -186,7 +186,7 @@ def lost_error(state: ClaimState, *, is_done: bool = False) -> ClaimLostError:
     return ClaimLostError(
         f"the claim on {shown(state.item)} is over, and {now}: its lease ended, its owner claimed the "
         "item again, or the filter was cleared; nothing was changed",
-        advice="take a longer lease, or renew=True",
+        advice="leave renew=True, or take a longer lease",
     )
 
 

@@ -139,6 +139,10 @@ class ItemOperations(ABC):
         yield from self.attempt(requests)
         return [each.error for each in requests]
 
+    def claim_key(self, encoded: bytes) -> bytes:
+        """Return the key of the claim on an item; the filter must be open."""
+        return self.part_of(encoded).claims.key(encoded)
+
     def _end(self, verb: Verb, state: ClaimState, *, is_done: bool) -> ClaimRequest:
         """Return the request that ends a claim; there is nothing to do if it `is_done`."""
         request = ClaimRequest(verb, state)

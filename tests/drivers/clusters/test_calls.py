@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from contextlib import suppress
 from typing import Any
@@ -23,12 +24,12 @@ from bloomredis import (
     OutcomeUnknownError,
     ShardedBloomFilter,
 )
-from bloomredis.drivers import aio, sync
+from bloomredis.drivers import aio, renewing, sync
 from bloomredis.drivers.connections.sending import send_step
 from bloomredis.protocol import cluster
 from tests.support.background import Child
 from tests.support.cluster_clients import SMALL
-from tests.support.clusters import Cluster
+from tests.support.clusters import NODE_TIMEOUT, Cluster
 from tests.support.own_tasks import own_tasks_cancelled
 from tests.support.sharding import ITEMS, OPTIONS
 from tests.support.values import for_each
@@ -96,10 +97,54 @@ def test_batches_of_claims(cluster_client: Any, bloom: Any, kind: str, options: 
     assert theirs.contains_many(range(60)) == [False] * 20 + [True] * 40
 
 
+@pytest.mark.parametrize("is_asyncio", [False, True])
+def test_a_node_without_replies_delays_only_its_own_claims(
+    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, *, is_asyncio: bool
+) -> None:
+    """Claims on the shards of the other nodes are renewed."""
+    monkeypatch.setattr(renewing, "_PER_LEASE", 300)
+    hung, *others = nodes.primaries()
+    for node in nodes.nodes:  # or the others take it for dead
+        node.ask("CONFIG", "SET", "cluster-node-timeout", 120_000)
+
+    def check() -> bool:
+        """Stop a node, and return whether the claims on the other nodes are renewed twice."""
+        clients = [node.client() for node in others]
+        held = [(client, key) for client in clients for key in client.keys("*:claim:*")]
+        assert hung.server.process is not None
+        hung.server.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(2):
+                for client, key in held:
+                    client.pexpire(key, 20_000)
+                wait_until("all are renewed", lambda: all(client.pttl(key) > 20_000 for client, key in held))
+        finally:
+            hung.server.process.send_signal(signal.SIGCONT)
+        return len(held) > 30
+
+    async def main() -> None:
+        async with redis.asyncio.RedisCluster(**nodes.at) as client:
+            f = bloomredis.asyncio.ShardedBloomFilter(client, "seen", shards=30, **SMALL)
+            claims = [await f.claim(item) for item in ITEMS[:100]]
+            assert await asyncio.to_thread(check)
+            assert all(await f.extend_many(claims, 60))
+
+    if is_asyncio:
+        asyncio.run(main())
+    else:
+        with nodes.client() as client:
+            f = ShardedBloomFilter(client, "seen", shards=30, **SMALL)
+            claims = [f.claim(item) for item in ITEMS[:100]]
+            assert check()
+            assert all(f.extend_many(claims, 60))
+    for node in nodes.nodes:
+        node.ask("CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT)
+
+
 def test_a_claim_is_renewed_on_a_cluster(cluster_client: Any) -> None:
     """A claim is renewed while its block runs, and its token can be used elsewhere."""
     f = BloomFilter(cluster_client, "seen", **SMALL)
-    with f.claim("a", lease=6, renew=True) as claim:
+    with f.claim("a", lease=6) as claim:
         key = f"{{seen}}:claim:{hash_bytes('a').hex()}"
         cluster_client.pexpire(key, 4000)
         wait_until("it is renewed", lambda: cluster_client.pttl(key) > 4000)
