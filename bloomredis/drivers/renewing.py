@@ -52,7 +52,6 @@ class Renewal:
     seen: Any
     seconds: float
     began: float = field(default_factory=lambda: clock.now())  # noqa: PLW0108 - a test replaces the function
-    due: float = 0.0
     is_told: bool = False
 
     @property
@@ -83,6 +82,8 @@ class Renewal:
         return passed >= self.seconds
 
 
+_Due = tuple[float, weakref.ref[Renewal]]
+"""A renewal, and the monotonic time at which it is due."""
 _Group = list[Renewal]
 """Renewals on one filter and node."""
 
@@ -98,44 +99,46 @@ class _Timer:
 
     def after_fork(self) -> None:
         """Begin without claims: a forked child renews none of its parent's."""
-        self._added: deque[weakref.ref[Renewal]] = deque()
+        self._added: deque[_Due] = deque()
         self._wakes_at = math.inf  # the monotonic time by which the timer looks at what was added
         register_after_fork(self)
 
     def add(self, renewal: Renewal, earliest: float = 0.0) -> None:
         """Renew a claim from now on, or from the monotonic time `earliest` on."""
         state, pause = renewal.state, renewal.pause
-        renewal.due = max(earliest, state.until - state.lease / 1000 + pause)
-        self._added.append(weakref.ref(renewal))
-        if renewal.due + pause / _LATE < self._wakes_at or len(self._added) >= _MANY:
+        due = max(earliest, state.until - state.lease / 1000 + pause)
+        self._added.append((due, weakref.ref(renewal)))
+        if due + pause / _LATE < self._wakes_at or len(self._added) >= _MANY:
             self._wake()
 
     def _wake(self) -> None:
         """Let the timer look at what was added."""
         raise NotImplementedError
 
-    def _take(self, ticks: dict[float, list[weakref.ref[Renewal]]]) -> list[list[_Group]]:
+    def _take(self, ticks: dict[float, list[_Due]]) -> list[list[_Group]]:
         """Return the renewals that are due: for each node a list, for each filter on it a group.
 
         :param ticks: the renewals that are not due, by the time at which to look at them.
         """
-        self._wakes_at, now = math.inf, clock.now()
+        self._wakes_at, now, ended = math.inf, clock.now(), math.inf
         nodes: dict[object, dict[int, _Group]] = {}
         for tick in [each for each in ticks if each <= now]:
             self._added.extend(ticks.pop(tick, ()))
         with suppress(IndexError):  # none is left
             while True:
-                ref = self._added.popleft()
+                due, ref = self._added.popleft()
                 renewal = ref()
                 if renewal is None or not renewal.state.is_renewable:
-                    continue
-                if renewal.due > now:
+                    ended = min(ended, due) if due > now else ended
+                elif due > now:
                     # A power of two, so that claims with other leases share the tick.
                     step = math.ldexp(0.5, math.frexp(min(renewal.pause, _LONGEST) / _LATE)[1])
-                    tick = math.ceil(min(renewal.due, now + _LONGEST) / step) * step
-                    ticks.setdefault(tick, []).append(ref)
+                    tick = math.ceil(min(due, now + _LONGEST) / step) * step
+                    ticks.setdefault(tick, []).append((due, ref))
                 elif not renewal.has_ended(now):
                     nodes.setdefault(renewal.node, {}).setdefault(id(renewal.seen), []).append(renewal)
+        if ended < math.inf:  # else each claim that is committed at once would wake the timer
+            ticks.setdefault(ended, [])
         return [[*groups.values()] for groups in nodes.values()]
 
     def _add_next(self, group: _Group, failures: Sequence[Exception | None]) -> None:
@@ -170,7 +173,7 @@ class _ThreadTimer(_Timer):
                 _log.warning("claims are not renewed and end with their leases: %s", error)
 
     def _work(self) -> None:
-        ticks = dict[float, list[weakref.ref[Renewal]]]()
+        ticks = dict[float, list[_Due]]()
         while True:
             for groups in self._take(ticks):
                 try:
@@ -200,7 +203,7 @@ class _LoopTimer(_Timer):
 
     def after_fork(self) -> None:
         super().after_fork()
-        self._ticks: dict[float, list[weakref.ref[Renewal]]] = {}
+        self._ticks: dict[float, list[_Due]] = {}
         self._handle: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
 
