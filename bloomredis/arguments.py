@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import lru_cache
 from os import PathLike
 from typing import Any, Final, Literal, TypeVar
 
@@ -19,6 +21,8 @@ Missing = Literal["keep", "drop", "raise"]
 
 Renew = bool | float | timedelta
 """The time for which a claim is renewed: a day at most, not at all, or a number of seconds at most."""
+
+_log = logging.getLogger("bloomredis")
 
 T = TypeVar("T")
 DAY: Final = 86_400.0  # seconds
@@ -147,6 +151,22 @@ def milliseconds(what: str, seconds: float | timedelta) -> int:
             f"{what} must be more than 0 and at most {_LONGEST // 1000} seconds, not {shown(seconds)}"
         )
     return math.ceil(seconds * 1000)
+
+
+def lease(value: float | timedelta) -> int:
+    """Return a lease in milliseconds; log a warning for a number that looks like milliseconds already."""
+    if isinstance(value, int | float) and value > DAY:
+        _warn_of_lease(value)
+    return milliseconds("lease", value)
+
+
+@lru_cache
+def _warn_of_lease(value: float) -> None:
+    _log.warning(
+        "lease=%s are seconds, more than a day, for which a dead worker's item is held; if they were meant "
+        "as milliseconds, divide them by 1000; a longer lease can be given as a timedelta",
+        shown(value),
+    )
 
 
 def renewal_seconds(renew: Renew) -> float:

@@ -641,6 +641,22 @@ def test_renew_is_a_bool_or_a_time(bloom: Any, renew: Any, error: type[Exception
             call("a", renew=renew)
 
 
+@for_each("call", [lambda f: f.claim("a", lease=90_000), lambda f: f.extend_many([], 90_001.0)])
+def test_a_lease_that_looks_like_milliseconds(
+    bloom: Any, client: redis.Redis, call: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has one warning; a day, and a longer time as a timedelta, are meant."""
+    f = bloom(client, "seen", **SIZE)
+    caplog.clear()
+    call(f)
+    (warning,) = caplog.messages
+    assert "lease=9000" in warning
+    call(f)
+    f.claim("b", lease=86_400)
+    f.claim("c", lease=timedelta(days=2))
+    assert caplog.messages == [warning]
+
+
 @for_each("verb", ["claim", "claim_many"])
 def test_the_lease_is_a_keyword(bloom: Any, verb: str) -> None:
     """A number beside the item says nothing."""

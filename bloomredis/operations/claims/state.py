@@ -60,7 +60,7 @@ class ClaimOptions(NamedTuple):
     @classmethod
     def of(cls, lease: float | timedelta, owner: str | None) -> ClaimOptions:
         """Return the options for a caller's arguments, which are checked."""
-        duration = arguments.milliseconds("lease", lease)
+        duration = arguments.lease(lease)
         return cls(duration, b"" if owner is None else hash_bytes(arguments.owner(owner))[:_HOLDER_BYTES])
 
     def new_owners(self, sessions: Sessions, count: int) -> list[bytes]:

@@ -125,13 +125,13 @@ class ItemOperations(ABC):
     def extend(self, state: ClaimState, lease: float | timedelta) -> ClaimRequest:
         """Return the request to hold the item for `lease` seconds (or a timedelta) from now."""
         state.use()
-        return ClaimRequest("extend", state, lease=arguments.milliseconds("lease", lease))
+        return ClaimRequest("extend", state, lease=arguments.lease(lease))
 
     def extend_many(
         self, claims: Sequence[object], states: Sequence[ClaimState], lease: float | timedelta
     ) -> Op[list[ClaimStatus]]:
         """Extend claims in one round trip; return the state of each afterwards."""
-        return self._end_many("extend", claims, states, arguments.milliseconds("lease", lease))
+        return self._end_many("extend", claims, states, arguments.lease(lease))
 
     def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
         """Renew the leases of claims in one round trip; return the error of each that failed."""
