@@ -31,7 +31,7 @@ class Life(NamedTuple):
 
 LIVES: Final = (
     Life(
-        "The work takes long, with renew=True",
+        "The work takes long",
         (("free", 2), ("held", 5), ("done", 3)),
         {2: "claim", 3.6: "renewed", 5.2: "renewed", 7: "commit"},
     ),
@@ -46,7 +46,7 @@ LIVES: Final = (
         {2: "claim", 5: "released at once"},
     ),
     Life(
-        "The work outlives its lease",
+        "The work outlives its lease, with renew=False",
         (("free", 2), ("held", 2), ("held by another", 4), ("done", 2)),
         {2: "claim", 4: "lease ends", 5.7: "ClaimLostError", 8: "commit"},
     ),

@@ -50,7 +50,7 @@ class Once(Middleware):
 
     :param seen: a filter of `bloomredis`.
     :param lease: a dead worker's item is free after so many seconds.
-    :param renew: extend the lease while the actor runs.
+    :param renew: renew the lease while the actor runs: see `BloomFilter.claim`.
     :param bare: leave the actor's name out of the items: an item is done for all actors together.
     """
 

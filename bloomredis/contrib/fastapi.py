@@ -55,7 +55,7 @@ def once(
     :param key: a function or coroutine function that takes a request and returns the id of its event; None or
         "" means that it has none, and the endpoint runs as usual.  The item also has the method and the path.
     :param lease: if this worker dies, another delivery may be worked on after so many seconds.
-    :param renew: extend the lease while the endpoint runs.
+    :param renew: renew the lease while the endpoint runs: see `BloomFilter.claim`.
     :param bare: leave the method and the path out of the item: an event is done for all endpoints together.
     :raises TypeError: neither or both of `header` and `key` are given, or `seen` is no such filter.
     """
