@@ -432,6 +432,6 @@ def test_commits_where_the_module_grows_no_more(module_client: redis.Redis) -> N
     assert 0 < done < 12
     assert [claim.state for claim in claims] == ["done"] * done + ["claimed"] * (12 - done)
     assert all(f.contains_many([claim.item for claim in claims[:done]]))
-    keys = [f._operations.claims._key(claim.item.encode()) for claim in claims]
+    keys = [f._operations.claims.key(claim.item.encode()) for claim in claims]
     assert [module_client.exists(key) for key in keys] == [0] * done + [1] * (12 - done)
     assert f.release_many(claims[done:]) == ["released"] * (12 - done)
