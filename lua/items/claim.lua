@@ -6,7 +6,9 @@
 -- ARGV[2]      the packed items, one after another: bit offsets or blocks (FORMAT.md)
 -- ARGV[3]      the lease of the claims, in milliseconds
 -- ARGV[4]      the owners, 16 bytes an item; a retry sends the same owners
--- ARGV[5]      the owners to replace, 16 bytes an item; absent if the call replaces none
+-- ARGV[5]      the owners to replace, 16 bytes an item; absent or empty if the call replaces none
+-- ARGV[6]      the number of claims that the batch of this call has made before; absent if a filter with a capacity has
+--              room for each claim that finds it not full
 --
 -- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy); then, for each busy item
 --        in order, a space and the milliseconds that its lease has left.  If the same holder has made that claim, an
@@ -22,7 +24,7 @@
 
 local READS, CHECKS_LENGTH = false, true
 local call, key, identity, packed, lease = redis.call, KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-local owners, replaced = ARGV[4], ARGV[5]
+local owners, replaced = ARGV[4], ARGV[5] ~= '' and ARGV[5]
 -- paste: open
 local count = fit and #packed / stride
 if not fit or not (lease and lease >= 1 and lease < 2 ^ 53 and lease % 1 == 0) or #owners ~= count * 16

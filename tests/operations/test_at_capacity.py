@@ -14,6 +14,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomFilter, FilterFullError, OutcomeUnknownError
+from bloomredis.operations.claims import calls as claim_calls
 from tests.support.modules import needs_module
 from tests.support.proxy import after, lost, passed, proxied
 from tests.support.racing import race_processes, race_threads
@@ -113,6 +114,29 @@ def claiming_many(f: Any, wait: Any) -> Told:
         f.claim_many(ITEMS)
     assert [claim.state for claim in met.value.results] == ["done"] * CAPACITY
     return ITEMS[:CAPACITY], list(met.value.rest)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [CAPACITY + 5, 3])
+def test_a_batch_of_claims_stops_at_the_room(
+    bloom: Any, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, layout: str, size: int
+) -> None:
+    """Its own claims are counted, over all of its scripts; they are held, and each commit succeeds."""
+    if layout == "module":
+        needs_module(client)
+    monkeypatch.setattr(claim_calls, "MOST_CLAIMS", size)
+    f = made(bloom, client, layout)
+    f.clear()
+    assert f.add_many(ITEMS[:2]) == [True, True]
+    with pytest.raises(BatchInterruptedError, match=FULL) as met:
+        f.claim_many(ITEMS[: CAPACITY + 4])
+    assert isinstance(met.value.__cause__, FilterFullError)
+    assert [claim.state for claim in met.value.results] == ["done"] * 2 + ["claimed"] * (CAPACITY - 2)
+    assert list(met.value.rest) == ITEMS[CAPACITY : CAPACITY + 4]
+    one = f.claim(ITEMS[CAPACITY])  # what is claimed is not counted for others
+    bloom.wait(one.commit())
+    assert f.commit_many(met.value.results) == ["done"] * CAPACITY
+    assert f.info().count == CAPACITY + 1
 
 
 def loading(f: Any, wait: Any) -> Told:
@@ -315,10 +339,10 @@ def test_a_short_reply_is_kept_for_the_retry(any_server: Server) -> None:
 def test_the_commit_of_a_held_claim_is_never_refused(bloom: Any, client: redis.Redis) -> None:
     """So the count may pass the capacity, by the claims that were held when the filter became full."""
     f = made(bloom, client, "blocked")
-    claims = f.claim_many(ITEMS)
+    claims = f.claim_many(ITEMS[:CAPACITY])
     f.add_many(f"another {number}" for number in range(CAPACITY))
-    assert f.commit_many(claims) == ["done"] * len(ITEMS)
-    assert f.info().count == CAPACITY + len(ITEMS)
+    assert f.commit_many(claims) == ["done"] * CAPACITY
+    assert f.info().count == 2 * CAPACITY
     assert f.claim(ITEMS[0]).state == "done"
 
 

@@ -134,10 +134,16 @@ class Claims:
             run = left[: min(MOST_CLAIMS, handle.items)]
             packed = _packed(handle.layout, run)
             try:
-                yield from self._claim_run(handle, run, packed, options)
+                yield from self._claim_run(handle, run, packed, options, taken=self._taken(requests))
             except LayoutChanged:
                 progress = len(handle.extra) + len(requests) - len(left)
                 rounds = yield from next_round(rounds, self._stored.name, progress)
+
+    def _taken(self, requests: Sequence[ClaimRequest]) -> int | None:
+        """Return how many claims of a batch are held, if they take the room of the filter."""
+        if not (self._stored.refuses and requests[0].fills):
+            return None
+        return sum(each.is_done and each.state.status == "claimed" for each in requests)
 
     def _claim_run(
         self,
@@ -146,8 +152,13 @@ class Claims:
         packed: bytes,
         options: ClaimOptions,
         made: Made | None = None,
+        *,
+        taken: int | None = None,
     ) -> Op[None]:
-        """Claim packed items in one script; the owners of pending claims are used again."""
+        """Claim packed items in one script; the owners of pending claims are used again.
+
+        :param taken: the claims that the batch has made before, if they take the room of the filter.
+        """
         keys = [self.key(each.encoded) for each in requests]
         owners = [[made[2]]] if made else self._owners(keys, options)
         tried = _name_owners(handle, requests, owners)
@@ -156,9 +167,7 @@ class Claims:
                 for _ in range(2):
                     if made is None:
                         sent = clock.now()
-                        arguments: list[Part] = [packed, options.lease, tried]
-                        if options.replaced:
-                            arguments.append(options.replaced)
+                        arguments = [packed, options.lease, tried, *_further(options, taken)]
                         reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
                     else:
                         sent = made[3]
@@ -443,6 +452,13 @@ def _uncommitted(requests: Sequence[ClaimRequest]) -> list[ClaimRequest]:
         if request.state.status == "done":
             request.is_done = True
     return [each for each in requests if not each.is_done]
+
+
+def _further(options: ClaimOptions, taken: int | None) -> list[Part]:
+    """Return the arguments that most claims do without."""
+    if taken is not None:
+        return [options.replaced or b"", taken]
+    return [options.replaced] if options.replaced else []
 
 
 def _packed_one(layout: Packing, state: ClaimState) -> bytes:

@@ -23,10 +23,11 @@ class ClaimRequest:
     :ivar options: of a claim to make.
     :ivar lease: of an extension, in ms.
     :ivar error: the error of the last attempt, None without an error.
+    :ivar fills: the claim is one of a batch, which takes the room of a filter that stops at its capacity.
     :ivar is_done: the request was answered, by the claim's state or by an error that a retry would get again.
     """
 
-    __slots__ = ("encoded", "error", "is_done", "lease", "options", "state", "verb")
+    __slots__ = ("encoded", "error", "fills", "is_done", "lease", "options", "state", "verb")
 
     def __init__(
         self, verb: Verb, state: ClaimState, options: ClaimOptions = ANY_OWNER, *, lease: int = 0
@@ -37,7 +38,7 @@ class ClaimRequest:
         self.options = options
         self.lease = lease
         self.error: Exception | None = None
-        self.is_done = False
+        self.is_done = self.fills = False
 
     @property
     def group(self) -> Hashable:

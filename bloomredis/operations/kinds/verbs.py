@@ -89,6 +89,8 @@ class ItemOperations(ABC):
         own, places = _distinct(map(as_bytes, self.codec.encode_all(batch)))
         states = [ClaimState.new(batch[i], code, options) for code, i in own.items()]
         requests = [ClaimRequest("claim", state, options) for state in states]
+        for request in requests:
+            request.fills = True
         try:
             yield from self._answer(requests)
             failed = [each for each in requests if not each.is_done]
