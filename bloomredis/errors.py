@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ItemT = TypeVar("ItemT", default=Any)
+    AnswerT = TypeVar("AnswerT", default=Any)
+else:
+    from typing import TypeVar
+
+    ItemT, AnswerT = TypeVar("ItemT"), TypeVar("AnswerT")
 
 _TRANSIENT: Final = (
     *("OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY"),
@@ -172,13 +182,16 @@ class RefusedOutcomeUnknownError(ServerRefusedError, OutcomeUnknownError):
         self.token = token
 
 
-class BatchInterruptedError(BloomError):
+class BatchInterruptedError(BloomError, Generic[ItemT, AnswerT]):
     """The error in ``__cause__`` interrupted a batch.
 
     `results` has the answers so far, in order, and `done` is their number; `rest` has the items without an
     answer.  Continue with ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a
     minute.  No answer is lost then, even if the server processed some of these items and their replies were
     lost.
+
+    For type checkers, `BatchInterruptedError[str, bool]` is the error of a batch of str with the answers of
+    adds; ``except`` gives both as `Any`.
 
     `add_many`, `contains_many` and `claim_many` have read an iterator to its end.  `dedupe` and `update`
     read it in batches: `rest` has the items of the current batch, and the iterator still has the unread
@@ -197,17 +210,17 @@ class BatchInterruptedError(BloomError):
     def __init__(
         self,
         problem: str = "",
-        results: list[Any] | None = None,
-        rest: Sequence[Any] = (),
+        results: list[AnswerT] | None = None,
+        rest: Sequence[ItemT] = (),
         tokens: Sequence[str | None] = (),
         *,
         advice: str = "",
         command: str | None = None,
     ) -> None:
         super().__init__(problem, advice=advice, command=command)
-        self.results = [] if results is None else results
+        self.results: list[AnswerT] = [] if results is None else results
         self.done = len(self.results)
-        self.rest = rest
+        self.rest: Sequence[ItemT] = rest
         self.tokens = tokens  # of the items in `rest` that were sent, in order
         self.answers: Any = None  # `Answers`, for an operation of which this batch is a part
 

@@ -171,7 +171,7 @@ print(*sorted(new - sys.stdlib_module_names))
 
 
 def test_the_modules_of_a_verb_come_with_it() -> None:
-    """A program that adds and claims loads no other kind, and nothing that saves, loads or plans."""
+    """A program that adds and claims loads nothing that saves, loads or describes, and no other kind."""
     program = """
 import bloomredis
 client = redis.Redis()

@@ -2,7 +2,7 @@
 
 import logging
 import pickle
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -390,7 +390,10 @@ def faults(seen: BloomFilter, names: list[str]) -> list[bool]:
     try:
         return seen.add_many(names)
     except BatchInterruptedError as error:
-        return error.results + seen.add_many(error.rest)
+        interrupted: BatchInterruptedError[str, bool] = error
+        assert_type(interrupted.rest, Sequence[str])
+        assert_type(interrupted.results, list[bool])
+        return interrupted.results + seen.add_many(interrupted.rest)
     except OutcomeUnknownError as error:
         return [seen.add(names[0], token=error.token)]
     except ServerRefusedError as error:
