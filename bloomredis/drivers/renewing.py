@@ -31,7 +31,7 @@ _PER_LEASE: Final = 3
 _PER_LEASE_AFTER_A_FAILURE: Final = 12
 _LATE: Final = 8
 """To share a tick, a renewal may be late by an eighth of the pause between renewals."""
-_LONGEST: Final = 10.0
+_LONGEST: Final = 20.0
 """Seconds after which a claim that is not due is looked at, so that one that has ended is forgotten."""
 _MANY: Final = 1000
 """The number of new claims that wakes a timer, for the same reason."""
@@ -72,14 +72,16 @@ class Renewal:
 
     def has_ended(self, now: float) -> bool:
         """Return whether a claim that is due is not renewed any more; log one that is renewed for long."""
-        passed, item = now - self.began, shown(self.state.item)
-        if passed >= self.seconds:
+        if (passed := now - self.began) < _LONG and passed < self.seconds:
+            return False
+        item, has_ended = shown(self.state.item), passed >= self.seconds
+        if has_ended:
             left = self.state.remaining
             _log.warning("%s was renewed for %.0f s, and now its lease ends in %.1f s", item, passed, left)
-        elif passed >= _LONG and not self.is_told:
+        elif not self.is_told:
             self.is_told = True
             _log.warning("%s has been renewed for %.0f s; after %.0f s that ends", item, passed, self.seconds)
-        return passed >= self.seconds
+        return has_ended
 
 
 _Due = tuple[float, weakref.ref[Renewal]]
