@@ -40,8 +40,7 @@ class Claim(HeldClaim):
         """
         return cls(seen, state_of_token(seen, token, AsyncDriven))
 
-    def _renew(self) -> None:
-        renew_in_task(self._renewal)
+    _renew = staticmethod(renew_in_task)
 
     @observed
     async def commit(self) -> None:

@@ -41,8 +41,7 @@ class Claim(HeldClaim):
         """
         return cls(seen, state_of_token(seen, token, Driven))
 
-    def _renew(self) -> None:
-        renew_in_thread(self._renewal)
+    _renew = staticmethod(renew_in_thread)
 
     @observed
     def commit(self) -> None:

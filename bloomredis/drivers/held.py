@@ -11,6 +11,7 @@ from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.renewing import Renewal
 from bloomredis.errors import ClaimUncheckedError
 from bloomredis.operations.claims.state import ClaimState, ClaimStatus
+from bloomredis.protocol import clock
 from bloomredis.protocol.forks import process
 
 _log = logging.getLogger("bloomredis")
@@ -40,10 +41,11 @@ class HeldClaim:
         self._process = process()  # the process that made or entered it
         self._to_check = state.status != "claimed"
         if renew and state.status == "claimed":
-            self._renewal = Renewal(state, seen, renew)
-            self._renew()
+            self._renewal = Renewal(state, seen, renew, clock.now())
+            self._renew(self._renewal)
 
-    def _renew(self) -> None:
+    @staticmethod
+    def _renew(renewal: Renewal) -> None:
         """Renew the lease from now on, until the claim ends."""
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -51,7 +51,7 @@ class Renewal:
     state: ClaimState
     seen: Any
     seconds: float
-    began: float = field(default_factory=lambda: clock.now())  # noqa: PLW0108 - a test replaces the function
+    began: float
     is_told: bool = False
 
     @property
@@ -107,8 +107,10 @@ class _Timer:
 
     def add(self, renewal: Renewal, earliest: float = 0.0) -> None:
         """Renew a claim from now on, or from the monotonic time `earliest` on."""
-        state, pause = renewal.state, renewal.pause
-        due = max(earliest, state.until - state.lease / 1000 + pause)
+        state = renewal.state
+        lease = state.lease / 1000
+        pause = lease / _PER_LEASE
+        due = max(earliest, state.until - lease + pause)
         self._added.append((due, weakref.ref(renewal)))
         if due + pause / _LATE < self._wakes_at or len(self._added) >= _MANY:
             self._wake()

@@ -501,11 +501,11 @@ def test_claims_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(timer, "_wake", take)
     state = ClaimState("a", "claimed", b"", b"", until=clock.now() + 86_400, lease=86_400_000)
-    held = [renewing.Renewal(state, None, 1e9) for _ in range(500)]
+    held = [renewing.Renewal(state, None, 1e9, clock.now()) for _ in range(500)]
     for each in held:
         timer.add(each)
     for _ in range(2500):
-        timer.add(renewing.Renewal(state, None, 1e9))
+        timer.add(renewing.Renewal(state, None, 1e9, clock.now()))
     assert 500 <= waiting() < 1510
     held = held[:1]
     del each
