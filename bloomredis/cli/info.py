@@ -43,16 +43,13 @@ def brief(found: Any, *, as_json: bool) -> None:
 
 
 def described(found: Any) -> dict[str, Any]:
-    """Return a filter's class and kind, its info, and the parameters that only its class has."""
-    about = found.info()
-    fields = {"class": type(found).__name__, "kind": filters.kind_of(found).value} | asdict(about)
+    """Return a filter's class and kind, and the fields of its info that its class has."""
+    fields = {"class": type(found).__name__, "kind": filters.kind_of(found).value} | asdict(found.info())
     fields = {name: value for name, value in fields.items() if value is not None or name not in _OF_ONE_KIND}
     for layer in fields["layers"]:
         for name in ("layers", *_OF_ONE_KIND):
             del layer[name]
-    return fields | {
-        name: value for name, value in filters.stored_parameters(found, about).items() if name not in fields
-    }
+    return fields
 
 
 def _text(fields: Mapping[str, Any]) -> dict[str, Any]:

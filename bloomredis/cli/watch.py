@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from bloomredis.cli import durations, filters, reports
-from bloomredis.cli.kinds import Kind
 from bloomredis.cli.options import Names, at_least, option
 from bloomredis.cli.output import printable, show, write
 from bloomredis.cli.server import Cluster, Url, connect
@@ -64,7 +63,6 @@ class Watched:
     def __init__(self, server: Any, name: str) -> None:
         self._server = server
         self._filter = filters.opened(server, name)
-        self._shards = _shards(self._filter)
         self._count, self._at = 0, 0.0
         self.look()
 
@@ -84,26 +82,19 @@ class Watched:
             "error_rate": info.error_rate,
             "estimated_error_rate": info.estimated_error_rate,
             "layers": len(info.layers) or None,
-            "shards": self._shards,
-            "claims": self._claims(info.name),
+            "shards": info.shards,
+            "claims": self._claims(info.name, info.shards),
             "size_bytes": info.size_bytes,
             "ttl": info.ttl,
         }
 
-    def _claims(self, name: str) -> int | None:
+    def _claims(self, name: str, shards: int | None) -> int | None:
         """Return the number of claims that are held, None if counting them would take too long."""
         if self._server.dbsize() > MOST_KEYS:
             return None
         literal = re.sub(r"([*?\[\]\\])", r"\\\1", name)
-        pattern = f"{{{literal}}}:claim:*" if self._shards is None else f"{{{literal}:*}}::claim:*"
+        pattern = f"{{{literal}}}:claim:*" if shards is None else f"{{{literal}:*}}::claim:*"
         return sum(1 for _ in self._server.scan_iter(match=pattern, count=1000))
-
-
-def _shards(found: Any) -> int | None:
-    if filters.kind_of(found) is not Kind.SHARDED:
-        return None
-    shards: int = filters.stored_parameters(found, found.info())["shards"]
-    return shards
 
 
 def _looks(watched: Sequence[Watched], every: float) -> Iterator[list[_Fields]]:
