@@ -15,7 +15,7 @@ from bloomredis.cli import durations, reports
 from bloomredis.cli.kinds import CLASSES
 from bloomredis.cli.output import printable, write
 from bloomredis.cli.reports import person
-from bloomredis.cli.server import Cluster, Url, connect, primaries
+from bloomredis.cli.server import Cluster, Url, connect, nodes
 from bloomredis.cli.stopping import Stop
 from bloomredis.stored import header
 
@@ -53,7 +53,7 @@ def list_(
         client = connect(url, cluster=cluster)
         if client.get_encoder().decode_responses:
             raise ValueError("leave decode_responses out of the URL: a filter is not text")
-        found = {row["name"]: row for node in primaries(client) for row in _on(node, match)}
+        found = {row["name"]: row for node in nodes(client).values() for row in _on(node, match)}
     rows = [found[name] for name in sorted(found) if not _is_part(name, found)]
     if as_json:
         write(b"".join(json.dumps(row).encode() + b"\n" for row in rows))

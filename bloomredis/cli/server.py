@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -67,19 +68,17 @@ def connect(url: str, *, cluster: bool | None = None, retries: int = 0) -> Any:
     return _of_cluster(url, retry) if cluster or (cluster is None and is_node) else client
 
 
-def primaries(client: Any) -> list[Any]:
-    """Return a client of each primary of a cluster, or of the only server."""
+def nodes(client: Any) -> dict[str, Any]:
+    """Return a client of each primary of a cluster by host and port; of the only server by an empty name."""
     if not is_of_cluster(client):
-        return [client]
-    return [client.get_redis_connection(node) for node in client.get_primaries()]
+        return {"": client}
+    return {node.name: client.get_redis_connection(node) for node in client.get_primaries()}
 
 
-def node_of(client: Any, name: str | None) -> Any:
-    """Return a client of the server that has a key; for None, of any node of a cluster."""
-    if not is_of_cluster(client):
-        return client
-    node = client.get_default_node() if name is None else client.get_node_from_key(name)
-    return client.get_redis_connection(node)
+def product(info: Mapping[str, Any]) -> str:
+    """Return a server's product and version, by its reply to INFO."""
+    name = "valkey" if "valkey_version" in info else "redis"
+    return f"{name.capitalize()} {info.get(f'{name}_version', 'of unknown version')}"
 
 
 def is_of_cluster(client: Any) -> bool:

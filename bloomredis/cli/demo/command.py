@@ -11,7 +11,7 @@ from bloomredis.cli.demo.race import Race, RaceError, Result, run, stream
 from bloomredis.cli.options import option, share, whole
 from bloomredis.cli.output import write
 from bloomredis.cli.reports import Json, report
-from bloomredis.cli.server import Cluster, OwnUrl, connect, is_of_cluster, redacted, scheme
+from bloomredis.cli.server import Cluster, OwnUrl, connect, is_of_cluster, nodes, product, redacted, scheme
 from bloomredis.cli.stopping import Stop
 
 
@@ -43,7 +43,7 @@ def demo(  # long: the signature declares every option
             seed=seed,
             cluster=is_of_cluster(client),
         )
-        server = f"{_server(client)} at {redacted(url)}"
+        server = f"{product(next(iter(nodes(client).values())).info('server'))} at {redacted(url)}"
         if not as_json:
             write(f"Worker processes: {workers}; seed: {seed}; server: {server}\n\n".encode())
         result = _held(client, race)
@@ -70,17 +70,6 @@ def _shared(url: str, client: Any) -> str:
     if scheme(url) != "embedded":
         return url
     return f"unix://{quote(client.connection_pool.connection_kwargs['path'])}"
-
-
-def _one_node(client: Any) -> dict[str, Any]:
-    return {"target_nodes": client.get_default_node()} if is_of_cluster(client) else {}
-
-
-def _server(client: Any) -> str:
-    found = client.info("server", **_one_node(client))
-    if "valkey_version" in found:
-        return f"Valkey {found['valkey_version']}"
-    return f"Redis {found['redis_version']}"
 
 
 def _fields(race: Race, result: Result, server: str) -> dict[str, object]:
