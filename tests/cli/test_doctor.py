@@ -14,11 +14,10 @@ import redis
 
 import bloomredis
 from bloomredis import BloomFilter, compat, connect
-from bloomredis.cli.doctor import condition, keeping, serving
+from bloomredis.cli.doctor import condition, keeping
 from bloomredis.cli.doctor.checkup import checkup
 from bloomredis.cli.doctor.facts import Facts, gather
 from bloomredis.cli.doctor.findings import Finding, Severity
-from bloomredis.cli.doctor.rights import NEEDED, Rights
 from bloomredis.cli.doctor.state import State, of_header
 from bloomredis.cli.kinds import CLASSES, Kind
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
@@ -109,17 +108,6 @@ WORST = {
     "old enough": (Facts(info={"redis_version": "6.2.0"}), None),
     "cluster": (Facts(info={"cluster_enabled": 1}), (WARNING, "node of a cluster")),
     "far away": (Facts(round_trip=0.02), (NOTE, "20.00 ms")),
-    "no EVAL": (
-        Facts(lua_error="EVAL: NOPERM", rights=Rights(unchecked={"get": "x"})),
-        (CRITICAL, "EVAL: NOPERM"),
-    ),
-    "no SETBIT": (Facts(rights=Rights("me", ["setbit", "wait"])), (CRITICAL, "not run setbit$")),
-    "no WAIT": (Facts(rights=Rights("me", ["wait"])), (WARNING, "not run wait$")),
-    "no keys": (Facts(name="n", rights=Rights("me", (), "no key")), (CRITICAL, "all keys of 'n'; no key")),
-    "nothing tried": (
-        Facts(rights=Rights(unchecked={"get": "?", "set": "?"})),
-        (UNCHECKED, "run get, set could"),
-    ),
     "no INFO": (Facts(unchecked={"INFO": "NOPERM"}), (UNCHECKED, "INFO is refused: NOPERM")),
     "missing": (Facts(name="n", stored=FilterNotFoundError("x")), (CRITICAL, "no filter 'n'")),
     "not yet": (Facts(name="n", stored=FilterNotFoundError("x"), planned=PLAN), (NOTE, "no filter 'n'")),
@@ -271,39 +259,6 @@ def test_the_state_of_a_filter(server: Server) -> None:
     assert re.search("'bad' expires in [0-9]+ seconds", said(look(server.url, "bad"), WARNING))
 
 
-def test_rights_are_the_documented_ones() -> None:
-    """The doctor tests exactly the commands of the documented rule."""
-    allowed = {rule[1:] for rule in acl_rule() if rule.startswith("+")}
-    assert set(NEEDED) | {"eval", "evalsha"} == allowed
-
-
-@for_each("more", [(), ("-acl",)])
-def test_each_missing_right_is_named(server: Server, more: tuple[str, ...]) -> None:
-    """Each missing right is named, found by ACL DRYRUN or by a script; before 7.2 no script can test WAIT."""
-    with server.client() as client:
-        version = tuple(int(part) for part in client.info("server")["redis_version"].split(".")[:2])
-    for denied in (*NEEDED, "eval", "evalsha"):
-        with user(server, "~*", "+@all", f"-{denied}", *more) as url:
-            found = look(url, "seen")
-        if denied == "wait" and version < ((7, 0) if not more else (7, 2)):
-            assert "run wait could not be tried" in said(found, UNCHECKED)
-        elif denied in serving.ONLY_FOR:
-            assert f"not run {denied}" in said(found, WARNING)
-        elif denied in NEEDED:
-            assert f"not run {denied}" in said(found, CRITICAL)
-        else:
-            assert f"{denied.upper()}: " in said(found, CRITICAL)
-
-
-@for_each("more", [(), ("-acl",)])
-@for_each("pattern", ["~other", "~seen"])
-def test_keys_that_a_user_may_not_use(server: Server, more: tuple[str, ...], pattern: str) -> None:
-    """Missing rights to the filter's key or to the keys beside it are reported; without a name nothing is."""
-    with user(server, pattern, "+@all", *more) as url:
-        assert "may not use all keys of 'seen'" in said(look(url, "seen"), CRITICAL)
-        assert not said(look(url), CRITICAL)
-
-
 def test_a_user_with_just_the_documented_rights(server: Server) -> None:
     """With exactly the documented rights no finding is critical; refused checks are listed."""
     with server.client() as client:
@@ -328,22 +283,18 @@ def test_nothing_is_changed(server: Server, more: tuple[str, ...]) -> None:
 
 
 def test_only_harmless_commands_are_sent() -> None:
-    """The doctor sends these commands and no others, where the server has ACL DRYRUN."""
+    """The doctor sends these commands and no others."""
     with running(binaries()["valkey-9"]) as server, server.client() as client:
         BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
         client.config_resetstat()
         look(server.url, "seen")
         sent = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
     sent -= {"config|resetstat", "hello", "client|setinfo", "client|maint_notifications"}
-    inside_describe = {"getrange", "strlen", "pttl"}
+    inside_describe = {"getrange", "strlen", "pttl", "eval", "evalsha"}
     assert sent - inside_describe == {
         "ping",
         "info",
         "config|get",
-        "acl|whoami",
-        "acl|dryrun",
-        "eval",
-        "evalsha",
     }
 
 

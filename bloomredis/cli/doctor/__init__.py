@@ -1,4 +1,4 @@
 """The command `bloomredis doctor`, which gathers facts about a server, then checks them without I/O.
 
-`command` prints the findings, `facts` and `rights` ask the server, and the table in `checkup` has the checks.
+`command` prints the findings, `facts` asks the server, and the table in `checkup` has the checks.
 """

@@ -11,10 +11,6 @@ from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding
 
 CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
-    serving.lua,
-    serving.commands,
-    serving.commands_of_features,
-    serving.keys,
     serving.module,
     serving.role,
     serving.replicas,
@@ -33,7 +29,6 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     serving.latency,
     serving.no_info,
     serving.no_config,
-    serving.untried,
 )
 """All checks, in the order of findings of equal severity; a check returns None if it does not apply."""
 

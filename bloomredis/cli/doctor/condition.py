@@ -32,7 +32,7 @@ def presence(facts: Facts) -> Finding | None:
             "programs that used it get FilterLostError; open() without parameters raises FilterNotFoundError",
             "find out whether it was evicted or expired; bloomredis create makes one",
         )
-    if found is None or getattr(found, "word", "") == "NOPERM":  # the checks of rights report that in full
+    if found is None:
         return None
     return _unreadable(found, f"{name!r} could not be read: {found.problem}")
 

@@ -1,7 +1,7 @@
 """Facts about a server, read without changing anything.
 
-The commands are PING, INFO, CONFIG GET, those of `rights`, EVAL and EVALSHA of a script that returns a
-constant, and the library's own descriptions of filters.  A refused command is recorded and raises no error.
+The commands are PING, INFO, CONFIG GET, and the library's own descriptions of filters.  A refused command is
+recorded and raises no error.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import sha1
 from statistics import median
 from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
-from bloomredis.bits.module_items import ModuleItems
-from bloomredis.cli.doctor.rights import Rights, one_line, rights
+from bloomredis.cli.doctor.findings import one_line
 from bloomredis.cli.doctor.state import State, state
 from bloomredis.cli.kinds import Kind
 from bloomredis.cli.server import is_of_cluster
@@ -31,7 +29,6 @@ SETTINGS: Final = (
     "min-replicas-to-write",
     "proto-max-bulk-len",
 )
-_HARMLESS: Final = "return 1"
 _PINGS: Final = 5
 
 
@@ -45,8 +42,6 @@ class Facts:
     """Commands that were refused, with the server's errors."""
 
     round_trip: float = 0.0  # seconds
-    lua_error: str | None = None  # of EVAL and EVALSHA
-    rights: Rights = field(default_factory=Rights)
     name: str | None = None
     stored: State | BloomError | None = None
     """The filter with the name, or the error of reading it."""
@@ -118,11 +113,9 @@ def gather(client: Any, name: str | None, planned: Header | None, layout: str | 
         info=ask("INFO", client.info, {}),
         config=config,
         unchecked=unchecked,
-        lua_error=(lua_error := _lua_error(client)),
-        rights=rights(client, name, of_module=layout == ModuleItems.name),
         layout=layout,
         name=name,
-        stored=None if name is None or lua_error else state(whole, name, layout),
+        stored=None if name is None else state(whole, name, layout),
         planned=planned,
         node=node,
     )
@@ -148,14 +141,3 @@ def _round_trip(client: Any) -> float:
         finally:
             times.append(time.perf_counter() - started)
     return median(times)
-
-
-def _lua_error(client: Any) -> str | None:
-    """Return the server's refusal of scripts, if any."""
-    sha = sha1(_HARMLESS.encode(), usedforsecurity=False).hexdigest()
-    for command, script in (("EVAL", _HARMLESS), ("EVALSHA", sha)):
-        try:
-            client.execute_command(command, script, 0)
-        except ResponseError as error:
-            return f"{command}: {one_line(error)}"
-    return None

@@ -40,3 +40,8 @@ class Finding:
 def ok(text: str) -> Finding:
     """Return the finding of a check that found no risk."""
     return Finding(Severity.OK, text)
+
+
+def one_line(text: object) -> str:
+    """Return a server's text as one line."""
+    return " ".join(str(text).split())

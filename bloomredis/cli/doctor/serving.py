@@ -8,21 +8,10 @@ from typing import Final
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Severity, ok
-from bloomredis.protocol.keys import auxiliary_prefix
 
 SLOW: Final = 0.005  # seconds
 OLDEST_TESTED: Final = (6, 2)
 OLDEST_WORKING: Final = (5, 0)
-
-_RULE: Final = "the rule on the page ACL rules of the documentation suffices"
-ONLY_FOR: Final = {
-    "bitcount": "info()",
-    "bitop": "update()",
-    "wait": "calls with min_replicas",
-    "bitfield": "filters that count",
-    "rename": "layout='module' and filters restored from other systems",
-}
-"""Commands that only some features need, with these features."""
 
 
 def version(facts: Facts) -> Finding | None:
@@ -79,16 +68,6 @@ def replicas(facts: Facts) -> Finding | None:
     return Finding(Severity.NOTE, f"replicas: {good}, asynchronous", why, way_out)
 
 
-def lua(facts: Facts) -> Finding:
-    """Check that scripts may run."""
-    if facts.lua_error is None:
-        return ok("scripts run")
-    seen = f"a script is refused; {facts.lua_error}"
-    return Finding(
-        Severity.CRITICAL, seen, "every call of a filter is a script", f"allow EVAL and EVALSHA: {_RULE}"
-    )
-
-
 def module(facts: Facts) -> Finding | None:
     """Check that the server has the module that a filter needs, or report that it could use the module."""
     if facts.layout == ModuleItems.name and not facts.has_module:
@@ -106,45 +85,6 @@ def module(facts: Facts) -> Finding | None:
         f"a new filter with layout={ModuleItems.name!r} takes a third of the server's time in batches",
         "the page Kinds of filters of the documentation says when to use it; the commands BF.* need rights "
         "of their own",
-    )
-
-
-def commands(facts: Facts) -> Finding | None:
-    """Check that the user may run the commands of all scripts."""
-    missing = [command for command in facts.rights.commands if command not in ONLY_FOR]
-    if missing:
-        return _denied(facts, missing, Severity.CRITICAL, "calls")
-    if facts.lua_error or facts.rights.unchecked or facts.rights.commands or facts.rights.keys:
-        return None
-    return ok("this user may run all commands of a filter" + (", on all of its keys" if facts.name else ""))
-
-
-def commands_of_features(facts: Facts) -> Finding | None:
-    """Check that the user may run the commands that only some features need."""
-    missing = [command for command in facts.rights.commands if command in ONLY_FOR]
-    features = " and ".join(dict.fromkeys(ONLY_FOR[command] for command in missing))
-    return _denied(facts, missing, Severity.WARNING, features) if missing else None
-
-
-def _denied(facts: Facts, missing: list[str], severity: Severity, what: str) -> Finding:
-    return Finding(
-        severity,
-        f"this user may not run {', '.join(missing)}",
-        f"{what} will be refused (NOPERM)",
-        f"ACL SETUSER {facts.rights.user or '<user>'} {' '.join(f'+{each}' for each in missing)}; {_RULE}",
-    )
-
-
-def keys(facts: Facts) -> Finding | None:
-    """Check that the user may use all keys of the filter."""
-    if facts.rights.keys is None:
-        return None
-    user, prefix = facts.rights.user or "<user>", auxiliary_prefix(str(facts.name).encode()).decode()
-    return Finding(
-        Severity.CRITICAL,
-        f"this user may not use all keys of {facts.name!r}; {facts.rights.keys}",
-        "calls will be refused (NOPERM); receipts and claims are keys of their own",
-        f"ACL SETUSER {user} ~{facts.name} ~{prefix}*; {_RULE}",
     )
 
 
@@ -194,15 +134,3 @@ def _unchecked(facts: Facts, command: str, why: str) -> Finding | None:
     way_out = f"run the doctor as a user who may run {command}, or ask the server's administrator"
     seen = f"{command} is refused: {error}"
     return None if error is None else Finding(Severity.UNCHECKED, seen, why, way_out)
-
-
-def untried(facts: Facts) -> Finding | None:
-    """Report the rights that could not be tried."""
-    if not facts.rights.unchecked or facts.lua_error is not None:
-        return None
-    return Finding(
-        Severity.UNCHECKED,
-        f"the right to run {', '.join(facts.rights.unchecked)} could not be tried",
-        f"the server said: {next(iter(facts.rights.unchecked.values()))}",
-        "allow ACL WHOAMI and ACL DRYRUN (Redis 7.0 or later)" + (", or give NAME" * (not facts.name)),
-    )

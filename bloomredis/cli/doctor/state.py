@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from bloomredis import FilterInfo
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli import filters
-from bloomredis.cli.doctor.rights import one_line
+from bloomredis.cli.doctor.findings import one_line
 from bloomredis.cli.kinds import CLASSES, Kind
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BloomError, FilterMismatchError
