@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,33 +9,8 @@ import redis
 
 from bloomredis import BloomFilter, FilterMismatchError, plan
 from bloomredis.cli import filters
-from bloomredis.cli.doctor.checkup import checkup
-from bloomredis.cli.doctor.facts import gather
-from tests.conftest import ANY, BINARIES
-from tests.support.modules import MODULE, needs_module
-from tests.support.servers import running
+from tests.support.modules import needs_module
 from tests.support.values import for_each
-
-
-def seen(client: redis.Redis, layout: str | None) -> str:
-    """Return the findings of doctor about a server, for a filter with that layout."""
-    return json.dumps([finding.seen for finding in checkup(gather(client, "seen", None, layout))])
-
-
-def test_doctor_knows_the_module(any_client: redis.Redis) -> None:
-    """Doctor says that the module could be used, and says nothing if the filter uses it."""
-    needs_module(any_client)
-    assert "has a Bloom filter module" in seen(any_client, None)
-    BloomFilter(any_client, "seen", **MODULE).update(range(3000))
-    assert "module" not in seen(any_client, "module")
-    assert "was made for" not in seen(any_client, "module")
-
-
-def test_doctor_misses_the_module() -> None:
-    """Doctor reports a missing module as critical if the filter needs it."""
-    with running(BINARIES[ANY]) as server, server.client() as client:
-        assert "has no Bloom filter module" in seen(client, "module")
-        assert "module" not in seen(client, None)
 
 
 def test_a_command_marks_no_filter_of_another_program(any_client: redis.Redis) -> None:

@@ -72,7 +72,6 @@ def test_the_primary_behind_a_sentinel(sentinel: Sentinel) -> None:
     assert printed("dedupe", "--name", "lines", *url, data=b"a\nb\na\n") == b"a\nb\n"
     found = json.loads(run_command("doctor", "seen", "--json", *url).stdout)
     assert found["url"] == f"sentinel://{sentinel.address}/{NAME}"
-    assert any("replicas: 1" in finding["seen"] for finding in found["findings"])
     with sentinel.primary.client() as client:
         assert client.exists("seen") == 1
 

@@ -1,4 +1,4 @@
-"""The command `bloomredis doctor`, which gathers facts about a server, then checks them without I/O.
+"""The command `bloomredis doctor`: rules for what only a server's settings show.
 
-`command` prints the findings, `facts` asks the server, and the table in `checkup` has the checks.
+`command` prints the findings, and `rules` derives them from INFO, CONFIG and the stored filter.
 """

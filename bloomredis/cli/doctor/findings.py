@@ -1,4 +1,4 @@
-"""Findings of checks: an observation, its consequence and the way out."""
+"""Findings of rules and trials: an observation, its consequence and the way out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Severity(IntEnum):
     """Severity of a finding; the worst is the largest."""
 
     OK = -1
-    """The check found no risk."""
+    """There is no risk, or the trial succeeded."""
 
     UNCHECKED = 0
     """The server did not say, so a risk is possible."""
@@ -27,21 +27,11 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One observation; each text is a sentence without its full stop, empty if there is no risk."""
+    """One observation; each text is a sentence without its full stop, or empty."""
 
     severity: Severity
     seen: str
     why: str = ""
     way_out: str = ""
-    nodes: tuple[str, ...] = ()
-    """The nodes of a cluster that the finding concerns."""
-
-
-def ok(text: str) -> Finding:
-    """Return the finding of a check that found no risk."""
-    return Finding(Severity.OK, text)
-
-
-def one_line(text: object) -> str:
-    """Return a server's text as one line."""
-    return " ".join(str(text).split())
+    node: str = ""
+    """Host and port of the node of a cluster that the finding concerns."""
