@@ -39,7 +39,8 @@ REFUSALS: Final = {
         "give the --url of the primary",
     ),
     "NOPERM": Explanation(
-        "the ACL rule of the user lacks a permission", "run `bloomredis doctor`, which names it"
+        "the ACL rule of the user lacks a permission",
+        "run `bloomredis doctor --trial --yes`, which tries each call",
     ),
     "NOAUTH": Explanation(
         "it requires a valid user name and password",

@@ -1,4 +1,4 @@
-"""`bloomredis doctor`: its rules, and what it prints."""
+"""`bloomredis doctor`: its rules, and what it prints; test_trial.py has its trial."""
 
 from __future__ import annotations
 
@@ -135,13 +135,14 @@ def test_fakeredis() -> None:
 
 
 def test_the_text_has_what_json_has(any_server: Server) -> None:
-    """The worst finding is the first, in both forms."""
+    """The worst finding is the first, in both forms; without a trial, that is said."""
     printed = json.loads(run_command("doctor", "x", "--url", any_server.url, "--json").stdout)
     text = run_command("doctor", "x", "--url", any_server.url).stdout.decode()
     lines = [line for line in re.findall(r"^\w.*", text, re.MULTILINE) if " bytes are used" not in line]
     said = [f"{one['severity']:<9}  {one['seen']}" for one in printed["findings"]]
     assert lines == [line for line in said if " bytes are used" not in line]
     assert lines[0].startswith("critical   there is no filter 'x'")
+    assert "unchecked  rights, scripts and writes were not tried" in lines
     assert printed["url"] == any_server.url
 
 

@@ -70,8 +70,12 @@ def test_the_primary_behind_a_sentinel(sentinel: Sentinel) -> None:
     assert b"seen" in printed("list", *url)
     assert json.loads(printed("watch", "seen", "--json", "--once", "--every", "0.1", *url))["count"] == 2
     assert printed("dedupe", "--name", "lines", *url, data=b"a\nb\na\n") == b"a\nb\n"
-    found = json.loads(run_command("doctor", "seen", "--json", *url).stdout)
+    found = json.loads(run_command("doctor", "seen", "--json", "--trial", "--yes", *url).stdout)
     assert found["url"] == f"sentinel://{sentinel.address}/{NAME}"
+    replicated = [
+        one["severity"] for one in found["findings"] if one["seen"].startswith("add(min_replicas=1)")
+    ]
+    assert replicated == ["ok"]
     with sentinel.primary.client() as client:
         assert client.exists("seen") == 1
 

@@ -139,6 +139,8 @@ def test_no_option_is_left_to_the_parser() -> None:
 
 
 FLAGS = {
+    "--trial",
+    "--yes",
     "--cluster",
     "--json",
     "--count",
