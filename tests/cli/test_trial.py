@@ -147,6 +147,7 @@ def test_each_missing_command_is_found(server_name: str, command: str) -> None:
     """If a command that filters need is renamed away, something is refused for it, in the server's words."""
     with running(binaries()[server_name], *IN_MEMORY, "--rename-command", command, "") as server:
         assert any("nknown " in words for words in refusals(server.url))
+        assert not server.keys()
 
 
 @for_each("command", needed())

@@ -19,7 +19,7 @@ from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli.doctor.findings import Finding, Severity
 from bloomredis.cli.kinds import CLASSES, Kind
 from bloomredis.cli.stderr import problem
-from bloomredis.errors import BloomError
+from bloomredis.errors import BloomError, FilterNotFoundError
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.metering import Meter
 from bloomredis.protocol.replies import Unconfirmed, word_of
@@ -78,9 +78,9 @@ def _restored(f: Any, client: Any) -> Any:
 
 def _adopted(f: Any, client: Any) -> Any:
     """Make a `BloomFilter`, and turn it into a scaling filter."""
-    made = bloomredis.BloomFilter(client, f"{f.name}:adopted", **_LASTING)
+    adopt, made = f.adopt, bloomredis.BloomFilter(client, f"{f.name}:adopted", **_LASTING)
     made.add("a")
-    return f.adopt(client, made.name)
+    return adopt(client, made.name)
 
 
 Try = Callable[[Any, Any], object]
@@ -113,7 +113,7 @@ VERBS: Final[dict[str, tuple[Try, object]]] = {
     "snapshot": (lambda f, _: f.snapshot().contains_many(["b", "x"]), [True, False]),
     "save": (lambda f, client: _restored(f, client).contains("b"), True),
     "copy": (lambda f, client: f.copy(client, f"{f.name}:copy").contains("b"), True),
-    "merge": (lambda f, client: f.merge(f.copy(client, f"{f.name}:other")), None),
+    "merge": (lambda f, client: f.merge(type(f)(client, f"{f.name}:copy")), None),
     "adopt": (lambda f, client: _adopted(f, client).contains("a"), True),
     "expire": (lambda f, _: f.expire(SECONDS), None),
     "add(min_replicas=1)": (lambda f, client: _again(f, client, min_replicas=1).add("r"), True),
@@ -153,14 +153,14 @@ def try_verbs(f: Any, client: Any) -> Iterator[tuple[str, tuple[Severity, str]]]
                 outcome = keys.count_thread(outcome_of, partial(call, f, client), right, wrong)
             except (AttributeError, TypeError):
                 continue  # this kind has no such verb
-            keys.settle(client, "PEXPIRE", SECONDS * 1000)
+            keys.expire(client, SECONDS * 1000)
             yield verb, outcome
             if outcome[0] is Severity.CRITICAL:
                 wrong = Severity.UNCHECKED  # later answers depend on this one
                 if verb == next(iter(VERBS)):
                     break  # there is nothing to try the other verbs on
     finally:
-        keys.settle(client, "UNLINK")
+        keys.expire(client, 0)  # which deletes them
 
 
 class _Keys(Meter):
@@ -177,11 +177,11 @@ class _Keys(Meter):
             if command[0] == "EVALSHA":
                 self._keys.update(command[3 : 3 + int(command[2])])
 
-    def settle(self, client: Any, *command: str | int) -> None:
-        """Send a command for each key so far, as far as the server lets this user."""
+    def expire(self, client: Any, milliseconds: int) -> None:
+        """Let each key so far expire after this time, as filters do: a server that refuses it has none."""
         with client.pipeline(transaction=False) as pipe:
             for key in self._keys:
-                pipe.execute_command(command[0], key, *command[1:])
+                pipe.pexpire(key, milliseconds)
             pipe.execute(raise_on_error=False)
 
 
@@ -190,7 +190,7 @@ def outcome_of(
 ) -> tuple[Severity, str]:
     """Return what a trial comes to, with the server's own words if it refuses.
 
-    :param wrong: the severity of another answer than the right one.
+    :param wrong: the severity of another answer than the right one, and of a filter that is missing.
     """
     try:
         found = run()
@@ -198,7 +198,8 @@ def outcome_of(
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        severity = Severity.NOTE if isinstance(cause, Unconfirmed) else Severity.CRITICAL
+        critical = wrong if isinstance(error, FilterNotFoundError) else Severity.CRITICAL
+        severity = Severity.NOTE if isinstance(cause, Unconfirmed) else critical
         words = " ".join(problem(cause).split())
         word = word_of(cause) if isinstance(cause, RedisError) else ""
         return severity, words if word in words else f"{word} {words}"
