@@ -177,14 +177,16 @@ REFUSING = {
     "replica": (("--replicaof", "127.0.0.1", "1"), "READONLY"),
     "few replicas": (("--min-replicas-to-write", "1"), "NOREPLICAS"),
     "full": (("--maxmemory", "1"), "OOM"),
+    "no PEXPIRE": (("--rename-command", "pexpire", ""), "nknown "),
 }
 
 
 @for_each(("options", "word"), REFUSING.values())
 def test_a_server_that_refuses_writes(server_name: str, options: tuple[str, ...], word: str) -> None:
-    """No kind of filter can be made, and the server's own word says why."""
+    """No kind of filter can be made, the server's own word says why, and no key is left."""
     with running(binaries()[server_name], *IN_MEMORY, *options) as server:
         assert word in refused(tried(server.url))[f"reserve: {', '.join(OWN)}"]
+        assert not server.keys()
 
 
 def test_a_server_with_little_memory(server_name: str) -> None:

@@ -19,10 +19,10 @@ from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli.doctor.findings import Finding, Severity
 from bloomredis.cli.kinds import CLASSES, Kind
 from bloomredis.cli.stderr import problem
-from bloomredis.errors import BloomError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterNotFoundError, OutcomeUnknownError
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.metering import Meter
-from bloomredis.protocol.replies import Unconfirmed, word_of
+from bloomredis.protocol.replies import word_of
 from bloomredis.protocol.scripts import every_script
 from bloomredis.protocol.steps import Call, Many, joined
 
@@ -160,7 +160,7 @@ def try_verbs(f: Any, client: Any) -> Iterator[tuple[str, tuple[Severity, str]]]
                 if verb == next(iter(VERBS)):
                     break  # there is nothing to try the other verbs on
     finally:
-        keys.expire(client, 0)  # which deletes them
+        keys.expire(client, 0)
 
 
 class _Keys(Meter):
@@ -178,10 +178,12 @@ class _Keys(Meter):
                 self._keys.update(command[3 : 3 + int(command[2])])
 
     def expire(self, client: Any, milliseconds: int) -> None:
-        """Let each key so far expire after this time, as filters do: a server that refuses it has none."""
+        """Let each key so far expire after this time; 0 deletes it, by two commands if need be."""
         with client.pipeline(transaction=False) as pipe:
             for key in self._keys:
                 pipe.pexpire(key, milliseconds)
+                if not milliseconds:
+                    pipe.unlink(key)
             pipe.execute(raise_on_error=False)
 
 
@@ -198,8 +200,9 @@ def outcome_of(
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        critical = wrong if isinstance(error, FilterNotFoundError) else Severity.CRITICAL
-        severity = Severity.NOTE if isinstance(cause, Unconfirmed) else critical
+        severity = wrong if isinstance(error, FilterNotFoundError) else Severity.CRITICAL
+        if isinstance(error, OutcomeUnknownError) and not isinstance(cause, RedisError):
+            severity = Severity.NOTE  # the write was done, but no replica confirmed it
         words = " ".join(problem(cause).split())
         word = word_of(cause) if isinstance(cause, RedisError) else ""
         return severity, words if word in words else f"{word} {words}"
