@@ -71,7 +71,7 @@ def test_a_good_server(name: str) -> None:
     verbs = {verb: ONLY.get(verb, OWN) for verb in trials.VERBS}
     expected = {*trials.OTHERS, *(f"{verb}: {', '.join(kinds)}" for verb, kinds in verbs.items())}
     assert expected <= {*found}
-    assert found["reserve: module"][0] == found[f"add(min_replicas=1): {', '.join(OWN)}"][0] == "note"
+    assert found["create: module"][0] == found[f"add(min_replicas=1): {', '.join(OWN)}"][0] == "note"
 
 
 def test_a_module() -> None:
@@ -85,7 +85,7 @@ def test_a_module() -> None:
         assert not refused(found)
         assert not server.keys()
     with running(binary) as server:
-        assert [*refused(tried(server.url, "--layout", "module"))] == ["reserve: module"]
+        assert [*refused(tried(server.url, "--layout", "module"))] == ["create: module"]
 
 
 def test_every_key_lives_for_a_minute_at_most(server: Server) -> None:
@@ -163,14 +163,14 @@ def test_the_documented_rights_suffice(server: Server) -> None:
         BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
     with user(server, *acl_rule()) as url:
         found = tried(url, "seen")
-        assert [*refused(found)] == ["reserve: sharded"]
+        assert [*refused(found)] == ["create: sharded"]
         assert sum(seen.endswith(", or not all of them") for _, seen in found.values()) == len(
             ["INFO", "CONFIG"]
         )
     with user(server, *acl_rule(), sharded_rule(), "~seen:trial:*") as url:
         assert not refused(tried(url, "seen"))
     with user(server, "~other", "+@all") as url:
-        assert f"reserve: {', '.join(OWN)}" in refused(tried(url, "seen"))
+        assert f"create: {', '.join(OWN)}" in refused(tried(url, "seen"))
 
 
 REFUSING = {
@@ -185,7 +185,7 @@ REFUSING = {
 def test_a_server_that_refuses_writes(server_name: str, options: tuple[str, ...], word: str) -> None:
     """No kind of filter can be made, the server's own word says why, and no key is left."""
     with running(binaries()[server_name], *IN_MEMORY, *options) as server:
-        assert word in refused(tried(server.url))[f"reserve: {', '.join(OWN)}"]
+        assert word in refused(tried(server.url))[f"create: {', '.join(OWN)}"]
         assert not server.keys()
 
 
@@ -213,7 +213,7 @@ def test_a_node_of_a_cluster() -> None:
         pass
     options = ("--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(port))
     with running(binaries()["redis-8"], *options) as server:
-        assert "CLUSTERDOWN" in refused(tried(server.url))[f"reserve: {', '.join(OWN)}"]
+        assert "CLUSTERDOWN" in refused(tried(server.url))[f"create: {', '.join(OWN)}"]
 
 
 @for_each("yes", [(), ("--yes",)])

@@ -93,7 +93,8 @@ OTHERS: Final[dict[str, tuple[Try, object]]] = {
 """What no verb of the trial does: each with a client and a key that does not exist, and the right answer."""
 
 VERBS: Final[dict[str, tuple[Try, object]]] = {
-    "reserve": (lambda f, _: f.reserve(), None),
+    "create": (lambda f, _: f.create(), None),
+    "acknowledge": (lambda f, _: f.acknowledge(), False),
     "add": (lambda f, _: [f.add("a"), f.add("a")], [True, False]),
     "add_many": (lambda f, _: f.add_many(["a", "b"]), [False, True]),
     "add_mask": (lambda f, _: f.add_mask(["b", "c"]).tolist(), [False, True]),
