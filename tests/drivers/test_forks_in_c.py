@@ -227,7 +227,7 @@ class TestClones:
         f = self.filter_of(any_client, is_warm=is_warm)
 
         def delete() -> tuple[bool, int]:
-            f.create()
+            f.acknowledge()
             return f.delete(), any_client.exists("seen")
 
         assert clones(any_client, delete, delete) == [(True, 0), (True, 0)]

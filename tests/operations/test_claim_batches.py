@@ -310,7 +310,8 @@ def test_a_claim_that_changes_before_it_is_replaced(
     """If another call has replaced it meanwhile, that call keeps the item; without it the item is free."""
     with proxied(any_server.socket) as proxy, any_server.client() as client:
         f, other = make(BloomFilter, proxy.client()), make(BloomFilter, client)
-        other.claim("a", owner="rank 7")
+        first = other.claim("a", owner="rank 7")
+        assert first
         f.claim("the server knows the script from now on")
 
         def change() -> None:

@@ -60,7 +60,7 @@ def test_a_lost_filter(bloom: Any, client: redis.Redis) -> None:
     client.delete("f")
     with pytest.raises(FilterLostError, match="vanished"):
         f.contains_many(range(MANY))
-    f.create()
+    f.acknowledge()
     bloom(client, "f", capacity=500, error_rate=0.01).clear()
     with pytest.raises(FilterLostError, match="replaced"):
         f.contains_many(range(MANY))

@@ -72,6 +72,7 @@ def test_documented_slots_are_those_read(verb: str) -> None:
     text = FILES[verb].read_text()
     pieces = [text for path, text in PIECES.items() if path.parent.name == verb]
     used = [PIECES[Path(scripts.COMMON, f"{name}.lua")] for name in inserted("rare", text) & {"unusual"}]
+    used += [PIECES[Path("capped", f"{name}.lua")] for name in inserted("paste", text) & {"admit"}]
     lines = [line for each in (text, *pieces, *used) for line in each.splitlines()]
     slot = re.compile(r"(?:KEYS|ARGV)\[[^\]]+\]")
     comments = {found for line in lines if line.startswith("--") for found in slot.findall(line)}
