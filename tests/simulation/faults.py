@@ -85,7 +85,8 @@ def _data(server: Server) -> dict[bytes, tuple[Any, bool]]:
 def exhaust(world: Stage, ref: str) -> None:
     """Let the client's pool have no free connection, so that a message was never sent."""
     exchange = world.network.exchanges.get(ref)
-    if exchange is not None and _unsent(exchange) and not world.network.has_strays(exchange):
+    was_sent = exchange is not None and (exchange.executions or world.network.has_strays(exchange))
+    if exchange is not None and _unsent(exchange) and not was_sent:
         del world.network.exchanges[ref]
         error = redis.exceptions.MaxConnectionsError("Too many connections")
         world.go_on(exchange.owner, lambda: exchange.fail(error))

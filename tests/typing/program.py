@@ -40,6 +40,7 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
     Skipped,
+    WorkItem,
     connect,
     instrument,
     keyed,
@@ -341,6 +342,8 @@ def once(seen: BloomFilter, clicks: BloomFilter[Click]) -> None:
     assert_type(outcome, bytes | Skipped)
     if isinstance(outcome, Skipped):
         log.info("%s %s %.1f", outcome.item, outcome.state, outcome.remaining)
+    shipped: WorkItem = ship.item(7, carrier="x")
+    assert_type(seen.contains(shipped), bool)
 
     @clicks.once("count")
     def count(click: Click) -> int:
