@@ -28,6 +28,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final, Self
 from weakref import WeakKeyDictionary
 
+import redis.asyncio.retry
+import redis.retry
+from redis.backoff import NoBackoff
+
 import bloomredis.asyncio
 from bloomredis.contrib import missing
 from bloomredis.contrib._patience import PAUSE
@@ -61,8 +65,14 @@ def _filter(crawler: Any, half: Any, setting: str, default: str) -> Any:
     kind = settings.get("BLOOMREDIS_KIND", "scaling")
     if kind not in KINDS:
         raise ValueError(f"BLOOMREDIS_KIND must be one of {', '.join(KINDS)}, not {kind!r}")
-    return getattr(half, KINDS[kind]).from_url(
-        settings.get("BLOOMREDIS_URL", "redis://localhost"),
+    url = settings.get("BLOOMREDIS_URL", "redis://localhost")
+    cls = getattr(half, KINDS[kind])
+    # The crawl stands still while a client retries.  This adapter repeats calls, as BLOOMREDIS_PATIENCE says.
+    retry = (redis.retry if half is bloomredis else redis.asyncio.retry).Retry(NoBackoff(), 0)
+    is_lazy = "+cluster" in url  # a client of a cluster connects when it is made, and retries in its own way
+    make = cls.from_url if is_lazy else cls
+    return make(
+        url if is_lazy else half.connect(url, retry=retry),
         settings.get(setting, default) % {"spider": crawler.spidercls.name},
         capacity=settings.getint("BLOOMREDIS_CAPACITY", 1_000_000),
         error_rate=settings.getfloat("BLOOMREDIS_ERROR_RATE", 1e-6),
