@@ -48,6 +48,7 @@ def tasks(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("BLOOMREDIS_TEST_SOCKET", any_server.socket)
     from tests.contrib import tasks
 
+    tasks.seen.acknowledge()  # the tests before this one may have lost it
     tasks.seen.create()
     return tasks
 
@@ -302,7 +303,7 @@ def test_a_wrong_name_is_refused_when_the_task_is_made(
     unique_on: Any, body: Any, match: str, tasks: Any
 ) -> None:
     """That is before its first message."""
-    options = {"base": tasks.Once, "name": "shop.ship", "seen": tasks.seen}
+    options = {"base": tasks.Once, "name": "shop.ship", "seen": tasks.seen, "lazy": False}
     make = tasks.app.task(bind=body is bound, unique_on=unique_on, **options)
     with pytest.raises((TypeError, ValueError), match=match):
         assert make(body).name
@@ -373,7 +374,7 @@ LISTS: dict[str, Any] = {
 def test_a_busy_item_in_the_body_of_another_task(kind: str, tasks: Any) -> None:
     """The message that carries it comes again until the item is done."""
     tasks.app.finalize()  # as a program that sends lists
-    held = tasks.seen.claim(tasks.work.item(("busy", 0), {}), 2.0)
+    held = tasks.seen.claim(tasks.work.item(("busy", 0), {}), lease=2.0)
     assert held
     expected = {"busy"} if kind == "a body" else {"a", "busy", "b"}
 

@@ -60,6 +60,7 @@ def celery(composition: Any, server: Server, monkeypatch: pytest.MonkeyPatch, _:
         else:
             chain(*members, tasks.followed.si())()
 
+    tasks.seen.acknowledge()  # the tests before this one may have lost it
     tasks.seen.create()
     with worker("compositions"):
         yield Scene(

@@ -197,7 +197,8 @@ def test_a_sender_of_a_large_upload_gets_its_answer(web: Web, subtests: pytest.S
                 if status == 200:
                     assert web.send(path, KEYS[status], kind, body[:1000])[0] == 200
                 elif status == 409:
-                    item = "held" if app == "once" else f"POST {path} held"
+                    one = bloomredis.WorkItem(f"POST {path}", "held")
+                    item = one if app == "once" else f"POST {path} held"
                     bloomredis.BloomFilter.from_url(web.filters, app, **OPTIONS).claim(item, lease=600)
                 found, content = web.send(path, KEYS[status], kind, body)
                 assert (found, b"detail" in content) == (status, True)
