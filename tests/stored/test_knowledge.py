@@ -154,6 +154,25 @@ def test_the_loss_of_a_call() -> None:
     assert loss_since(first.link) is met
 
 
+@for_each("event", ["dropped", "emptying"])
+def test_the_loss_of_a_call_after_a_second_opening(event: str) -> None:
+    """The filter was opened again meanwhile, and was the same: the loss ends that generation, too."""
+    known = Knowledge()
+    known.opened(known.now(), handle())
+    first = known.now()
+    if event == "dropped":
+        known.dropped(first.link)
+    else:
+        begun = Emptying()
+        known.emptying(begun)
+        begun.ended = True  # clear() was interrupted before it was sent
+    known.opened(known.now(), handle())
+    met = loss()
+    known.lost(known.now(), met)
+    known.opened(known.now(), handle(b"the second"))
+    assert loss_since(first.link) is met
+
+
 def test_a_filter_that_is_made_anew_raises_nothing() -> None:
     """With on_lost="recreate" the calls that were sent before go on."""
     known = reached("making")

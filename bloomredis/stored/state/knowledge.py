@@ -28,8 +28,9 @@ Every call carries the `Link` of the record that it was made with.  So a refusal
 if that record is still the last one.  Otherwise `loss_since` tells whether a loss has ended the generation
 that the call was made for.
 
-A loss is *told* as soon as a caller gets it (`told`), at the end of a public call.  What no caller has asked
-for, such as the renewal of a claim, does not tell of a loss (`untold`).
+A loss is *told* as soon as a caller gets it (`told`), at the end of a public call.  What asks for no item
+does not tell of a loss (`untold`): `info()`, which exporters call, and the renewal of a claim.  A filter is
+*made on purpose* by `acknowledge()`, `clear()` or `restore()`, of any object in any process.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Record:
     :ivar handle: of the open filter.
     :ivar loss: the error whose copies calls raise, or after which the filter is made anew.
     :ivar emptying: the clear() and delete() calls that run.
-    :ivar link: where the next record is installed.
+    :ivar link: where the next record is installed.  Its generation is that of the open filter, or of the one
+        that was open before it was dropped.
     """
 
     __slots__ = ("emptying", "found", "handle", "link", "loss", "state")
@@ -85,13 +87,14 @@ class Record:
         handle: Handle | None = None,
         loss: FilterLostError | None = None,
         emptying: tuple[Emptying, ...] = (),
+        generation: bytes | None = None,
     ) -> None:
         self.state: State = state
         self.found = found
         self.handle = handle
         self.loss = loss
         self.emptying = tuple(each for each in emptying if each.runs) if emptying else ()
-        self.link = Link() if handle is None else handle.link
+        self.link = Link(generation) if handle is None else handle.link
 
     @property
     def loss_to_raise(self) -> FilterLostError | None:
@@ -147,14 +150,16 @@ class Knowledge:
         """Open the filter again: what this record says is out of date, which is no loss."""
         record = self.now()
         if record.link is link and record.state == "open":
-            self._install(record, Record("unopened", record.found, emptying=record.emptying))
+            left = record.link.generation
+            self._install(record, Record("unopened", record.found, emptying=record.emptying, generation=left))
 
     def emptying(self, emptying: Emptying) -> Record:
         """Note that a clear() or delete() begins; return the record with which it does.  A loss stays."""
         while True:
             record = self.now()
             state: State = "unopened" if record.state == "open" else record.state
-            new = Record(state, record.found, loss=record.loss, emptying=(*record.emptying, emptying))
+            left, running = record.link.generation, (*record.emptying, emptying)
+            new = Record(state, record.found, loss=record.loss, emptying=running, generation=left)
             if self._install(record, new):
                 return new
 
@@ -170,13 +175,16 @@ class Knowledge:
             self.dropped(since.link)
             return False
         state: State = "making" if self.recreates else "lost"
-        return self._install(since, Record(state, since.found, loss=loss))
+        return self._install(since, Record(state, since.found, loss=loss, emptying=since.emptying))
 
 
 def loss_since(link: Link) -> FilterLostError | None:
     """Return the loss that has ended the generation of a record, if an object has met one since."""
     record = link.next.get(0)
-    while record is not None and record.state == "open" and record.link.generation == link.generation:
+    generation = link.generation
+    while record is not None and record.state in ("open", "unopened"):
+        if generation is None or record.link.generation != generation:
+            return None
         record = record.link.next.get(0)
     return None if record is None else record.loss_to_raise
 
