@@ -254,7 +254,7 @@ def _copied(world: Stage, process: Process, name: str, pid: int) -> Forked:
         own = Owner(f"{name}.{'abc'[i]}", made, forked(owner.filter), owner.options)
         own.generations, own.is_fresh = dict(owner.generations), owner.may_open
         own.acknowledged = owner.acknowledged
-        own.raised = owner.raised
+        own.raised, own.is_copy = owner.raised, True
         world.adopt(own)
     inherit(forked)
     return forked

@@ -54,7 +54,8 @@ def settle(world: World, call: Call, answer: Any, error: BaseException | None) -
             _answered(world, request, answers[i])
         elif error is not None:
             place = i - len(answers)
-            own = tokens[place] if place < len(tokens) else None
+            # A load is repeated as a whole: the error has no answers, so its tokens have no places.
+            own = tokens[place] if place < len(tokens) and not request.is_load else None
             request.token = getattr(error, "token", None) if request.is_single else own
             request.wall_error = world.environment.wall_error(call.owner.process.pid)
             _failed(world, request, error)

@@ -64,6 +64,7 @@ class Owner:
         self.generations: dict[bytes | None, float] = {}  # with the last step at which each was current
         self.acknowledged: tuple[int, bytes | None] | None = None
         self.is_fresh = True
+        self.is_copy = False  # of an object of another process
         self.raised: int | None = None  # the step at which it raised the last loss, until it goes on
         self.raised_quietly = -1  # the last step at which a call did that tells nobody
         self._fresh_since = -1
@@ -126,7 +127,9 @@ class Owner:
         if len(self.running) > 1:
             for each in self.running:
                 each.is_alone = False
-        if not self.is_fresh:
+        if self.is_copy:
+            pass  # nobody says which calls of the other object had ended in time
+        elif not self.is_fresh:
             request.knew = frozenset(each for each, last in self.generations.items() if last == math.inf)
         elif not self._is_used:
             request.knew = frozenset()
@@ -162,8 +165,9 @@ class Owner:
         else:
             self.is_fresh = False
         if answered:
-            given = self._opened or request.opened  # None after a delete
-            self._leave_others(given and given[1], step)
+            given = self._opened or request.opened  # None after a delete, or if nothing was stored
+            if given or request.verb != "acknowledge":
+                self._leave_others(given and given[1], step)
             self.acknowledged = None if request.verb == "delete" else self._opened
 
     @property

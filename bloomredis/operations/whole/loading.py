@@ -344,7 +344,9 @@ def counted(done: Callable[[], int]) -> Iterator[None]:
         yield
     except BatchInterruptedError as error:
         error.results, error.done = [], done()
-        error.restate(f"{error.done} items were added, then: {cast('BloomError', error.__cause__).problem}")
+        cause = error.__cause__
+        reason = cause.problem if isinstance(cause, BloomError) else cause
+        error.restate(f"{error.done} items were added, then: {reason}")
         raise
     except TRANSIENT as error:
         if not done():
