@@ -117,7 +117,12 @@ class Claims:
             outcome = yield call
         except BaseException as error:  # includes interruptions
             outcome = error
-        if type(outcome) is bytes and outcome == b"c" and not is_late(sent, lease):
+        try:
+            is_claimed = type(outcome) is bytes and outcome == b"c" and not is_late(sent, lease)
+        except BaseException:  # the caller was interrupted
+            self._store_owners(keys[0], [owner], options)
+            raise
+        if is_claimed:
             state.left_to = self._pending.left
             state.status, state.until, request.is_done = "claimed", sent + lease / 1000, True
             return

@@ -179,7 +179,7 @@ def test_a_loss_is_acknowledged_while_the_slot_is_half_way(
         for each in (first, second):
             with pytest.raises(FilterLostError):
                 each.contains("before")
-        first.create()
+        first.acknowledge()
         assert not second.contains("before")
 
     nodes.migrate("seen", away(nodes), ahead=only("seen", moves=moves), dwell=dwell)
