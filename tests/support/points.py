@@ -83,6 +83,7 @@ def raised_at(number: int, error: Callable[[], BaseException]) -> Iterator[list[
         yield where
     finally:
         sys.settrace(tracer)
+        before.clear()  # or it keeps the frames, and the operations that they would close, in a cycle
         sys.unraisablehook = hook
 
 
