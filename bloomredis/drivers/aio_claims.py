@@ -70,7 +70,7 @@ class Claim(HeldClaim):
 
     async def __aenter__(self) -> Self:
         self._process = process()
-        self._state.left_to = None
+        self._state.use()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:

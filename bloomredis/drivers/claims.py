@@ -71,7 +71,7 @@ class Claim(HeldClaim):
 
     def __enter__(self) -> Self:
         self._process = process()
-        self._state.left_to = None
+        self._state.use()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:

@@ -58,7 +58,7 @@ class HeldClaim:
     def state(self) -> ClaimStatus:
         """`"claimed"` if this worker holds the item; otherwise why it does not."""
         self._to_check = False
-        self._state.left_to = None
+        self._state.use()
         return self._state.status
 
     @property
@@ -73,7 +73,7 @@ class HeldClaim:
         For a busy item, claim again after that time.  For a claimed item at least that much is left.  In any
         other state 0.
         """
-        self._state.left_to = None
+        self._state.use()
         return self._state.remaining
 
     @property
@@ -83,7 +83,7 @@ class HeldClaim:
         A call has found the claim gone, or its lease has ended as far as this process knows.  Reading `lost`
         sends nothing.
         """
-        self._state.left_to = None
+        self._state.use()
         return self._state.is_lost
 
     @property

@@ -103,9 +103,10 @@ class Batcher:
 
     def begin(self, asked: Asked) -> set[Key]:
         """Record that a call is sent alone; return its items, for `end`."""
-        own: set[Key] = set(asked.items) if isinstance(asked, Several) else set()
-        if not own:
-            own.add(asked.encoded if isinstance(asked, ClaimRequest) else cast("Key", asked))
+        if isinstance(asked, Several):
+            own = set(asked.items)
+        else:
+            own = {asked.encoded if isinstance(asked, ClaimRequest) else asked}
         self.in_flight.append(own)
         return own
 

@@ -338,15 +338,12 @@ class Membership:
 
     def leave(self, call: Add, outcome: Outcome) -> None:
         """Leave the answers of a call to retries, since its caller does not get them."""
+        session, generation = call.session, call.handle.generation
         if call.is_plain(outcome):
-            self._store_answers(call.items, call.handle.generation, outcome)
-        elif (session := call.session) is not None:
-            generation = call.handle.generation
+            for item, answer in zip(call.items, flags_of(outcome), strict=False):
+                self._pending.store_answer(item, generation, answer=answer)
+        elif session is not None:
             self._pending.add(call.items, session.name, session.call, generation, call.sent)
-
-    def _store_answers(self, items: Encoded, generation: bytes, flags: Flags) -> None:
-        for item, answer in zip(items, flags_of(flags), strict=False):
-            self._pending.store_answer(item, generation, answer=answer)
 
     def _add_elsewhere(self, call: Add, answers: list[bool]) -> Op[Flags]:
         """Add the items of a call in another session; a clone of this machine or process used the first."""
