@@ -97,9 +97,10 @@ class ClaimRules:
     def _until(self, grant: Grant[Request]) -> float:
         """Return the end of a grant: at the latest when a claim by its name took over, answered or not."""
         later = [
-            each.executed
+            time
             for each in self._history.requests[grant.claim.item]
-            if each.claims and each.holder == grant.claim.holder and each.executed > grant.since
+            for time in each.claimed
+            if each.holder == grant.claim.holder and time > grant.since
         ]
         return min([grant.until, *later]) if grant.claim.holder is not None else grant.until
 

@@ -33,7 +33,7 @@ class Request:
     :ivar earlier: the request whose token it carries.
     :ivar entry: the newest entry of the log when it began.
     :ivar executed: the server's clock when its last command was executed, and the `generation` there.
-    :ivar claims: whether its last command got the claim.
+    :ivar claims: whether its last command got the claim; `claimed` are the times at which one did.
     :ivar committed: the entry of the log when a commit was first executed.
     :ivar opened: the entry of the log and the generation that it opened, if any; `told` is the generation
         in its reply.
@@ -61,6 +61,7 @@ class Request:
     __slots__ = (
         *(
             "answer",
+            "claimed",
             "claims",
             "clock",
             "committed",
@@ -126,6 +127,7 @@ class Request:
         self.is_alone = True
         self.knew: frozenset[bytes | None] | None = None
         self.claims = False
+        self.claimed: tuple[int, ...] = ()
         self.is_cancelled = False
         self.ending: str | None = None
         self.holder: str | None = None

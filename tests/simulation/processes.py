@@ -122,7 +122,8 @@ class Owner:
     def begin(self, request: Request) -> None:
         """Record the start of a request."""
         request.was_fresh = self.is_fresh
-        request.was_told = self.raised is not None and self.raised > self.raised_quietly
+        compares = request.verb == "create" and self.has_opened  # a loss that it meets is a later one
+        request.was_told = self.raised is not None and self.raised > self.raised_quietly and not compares
         self.running.append(request)
         if len(self.running) > 1:
             for each in self.running:

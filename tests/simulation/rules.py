@@ -337,7 +337,7 @@ class Rules(Repeats):
         """Check that a call refused because the filter is full found it so, and has added nothing.
 
         Tasks share calls, so the executed call may be for any waiting task; the answer tells which.  A load
-        may have added some items: its caller repeats it.
+        may have added some items: its caller repeats it.  The claims of a batch take the room that is left.
         """
         if request.is_load:
             return
@@ -346,7 +346,8 @@ class Rules(Repeats):
             raise Violation("added though full", f"{request} raised FilterFullError, and added the item")
         if any(each.is_load for requests in self._history.requests for each in requests):
             return  # a load counts its items before it writes them, and two loads may count the same items
-        if all(sum(map(bool, entry.counts)) < capacity for entry in self._history.window(request)):
+        earlier = 0 if request.verb != "claim" or request.is_single else int(request.ref.partition("/")[2] or 0)
+        if all(sum(map(bool, entry.counts)) + earlier < capacity for entry in self._history.window(request)):
             raise Violation("refused with room", f"{request} raised FilterFullError, and there was room")
 
     # -- opening

@@ -140,9 +140,8 @@ class World(Stage):
     def _opens(self, owner: Owner, verb: str, requests: Sequence[Request], *, is_marked: bool) -> bool:
         """Return whether an object may go on with the stored filter after the reply to a command."""
         if verb == "describe":
-            return any(each.verb in (*READING, "acknowledge") for each in requests) or (
-                is_marked and owner.raised is not None
-            )
+            verbs = (*READING, "acknowledge", *["create"] * (owner.recreates or owner.may_open))
+            return any(each.verb in verbs for each in requests) or (is_marked and owner.raised is not None)
         return verb in ("reserve", "clear")
 
     def _note_claims(
@@ -179,6 +178,8 @@ class World(Stage):
             if claims and not is_retried:
                 self.claims.got(request, owners_in(self._command))
             request.executed, request.claims = self.server.data.now, claims
+            if claims:
+                request.claimed = (*request.claimed, request.executed)
 
     def _about(self, requests: Sequence[Request]) -> list[Request]:
         """Return the requests of a call that a command is about, by its claim's key and owner."""

@@ -50,6 +50,8 @@ class Watch:
         known, self._known = self._known, record
         deadline, self._deadline = self._deadline, data.deadlines.get(KEY.encode())
         if self._kind == "sharded":
+            if known and record and record[_GENERATION] != known[_GENERATION]:
+                self._lost(f"{why}: the record", sure=False)  # its shards are lost one by one
             return self._look_at_shards(why, shard_record.parse(record) if record else None, is_call=is_call)
         if known is None or known is record or (record and record[_GENERATION] == known[_GENERATION]):
             return ""
