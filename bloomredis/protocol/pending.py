@@ -145,17 +145,19 @@ class PendingCalls:
         :param token: the caller's token.  Without it all calls are taken out, or the oldest one if every
             call counts.
         """
-        item = as_bytes(encoded)
-        with self._lock:
-            calls = self.items.pop(item, [])
-            mine = [each for each in calls if each.generation == generation and token in (None, each)]
-            if self.every_call_counts:
-                mine = mine[:1]
-            if others := [each for each in calls if each not in mine]:
-                self.items[item] = others
-            if token is None:
-                self._without_token.update((each, each.until) for each in mine if each.answer is None)
+        item, mine = as_bytes(encoded), list[Pending]()
         try:
+            with self._lock:
+                calls = self.items.get(item, [])
+                mine = [each for each in calls if each.generation == generation and token in (None, each)]
+                if self.every_call_counts:
+                    mine = mine[:1]
+                if others := [each for each in calls if each not in mine]:
+                    self.items[item] = others
+                else:
+                    self.items.pop(item, None)
+                if token is None:
+                    self._without_token.update((each, each.until) for each in mine if each.answer is None)
             if (
                 token is not None and not mine and token not in self._without_token
             ):  # a token of another object
@@ -167,7 +169,8 @@ class PendingCalls:
         except BaseException as error:
             with self._lock:
                 if mine and not (self.every_call_counts and getattr(error, "final", False)):
-                    self.items.setdefault(item, []).extend(mine)
+                    calls = self.items.setdefault(item, [])
+                    calls += [each for each in mine if each not in calls]
                 for each in mine:
                     self._without_token.pop(each, None)
             raise
@@ -192,16 +195,25 @@ class PendingCalls:
                     seen.add(item)
         yield from _runs(start, stop, most)
 
-    def checkout_owners(self, claim: bytes) -> list[bytes]:
-        """Take out the owners of a holder's claim.
+    def checkout_owners(self, claim: bytes, own: list[bytes]) -> None:
+        """Replace `own` by the owners of a holder's claim, if there are any, and take those out.
 
         Several callers may have claimed one item, and only the server knows whose call came first.
         """
-        if not self.owners:
-            return []
+        if self.owners:
+            with self._lock:
+                self._end_owners()
+                own[:] = sorted(self.owners.get(claim, own))  # if interrupted here, the caller stores them again
+                self.owners.pop(claim, None)
+
+    def store_left(self, key: Callable[[bytes], bytes]) -> None:
+        """Record the owners of claims that reached no caller; `key` returns the key of an item's claim."""
         with self._lock:
-            self._end_owners()
-            return sorted(self.owners.pop(claim, ()))
+            self._make_room()
+            while self.left:
+                encoded, holder, owner, until = self.left[0]
+                self.owners.setdefault(key(encoded) + holder, {})[owner] = until
+                self.left.popleft()
 
     def store_owners(self, claim: bytes, owners: Sequence[bytes], until: float) -> None:
         """Record owners of one claim, whose leases end by a monotonic time."""

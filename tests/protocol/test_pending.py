@@ -45,5 +45,7 @@ def test_owners_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         pending.store_owners(b"%d" % i, [b"owner %d" % i], clock.now() + 60)
     assert len(pending.items) + len(pending.owners) <= 1000
     assert pending.find("kept", GENERATION)
-    assert pending.checkout_owners(b"4999") == [b"owner 4999"]
-    assert pending.checkout_owners(b"0") == []
+    for known, taken in ((b"4999", b"owner 4999"), (b"0", b"new")):
+        own = [b"new"]
+        pending.checkout_owners(known, own)
+        assert own == [taken]

@@ -118,18 +118,18 @@ class Claims:
         except BaseException as error:  # includes interruptions
             outcome = error
         try:
-            is_claimed = type(outcome) is bytes and outcome == b"c" and not is_late(sent, lease)
-        except BaseException:  # the caller was interrupted
+            if type(outcome) is bytes and outcome == b"c" and not is_late(sent, lease):
+                state.left_to = self._pending.left
+                state.status, state.until, request.is_done = "claimed", sent + lease / 1000, True
+            else:
+                yield from self._claim_run(handle, (request,), packed, options, (call, outcome, owner, sent))
+            return
+        except LayoutChanged:
+            pass
+        except BaseException:  # perhaps the caller was interrupted
             self._store_owners(keys[0], [owner], options)
             raise
-        if is_claimed:
-            state.left_to = self._pending.left
-            state.status, state.until, request.is_done = "claimed", sent + lease / 1000, True
-            return
-        try:
-            yield from self._claim_run(handle, (request,), packed, options, (call, outcome, owner, sent))
-        except LayoutChanged:
-            yield from self.each([request])
+        yield from self.each([request])
 
     def _claim(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Claim items, in one or more scripts."""
@@ -165,9 +165,11 @@ class Claims:
         :param taken: the claims that the batch has made before, if they take the room of the filter.
         """
         keys = [self.key(each.encoded) for each in requests]
-        owners = [[made[2]]] if made else self._owners(keys, options)
-        tried = _name_owners(handle, requests, owners)
+        owners = [[made[2]]] if made else [[each] for each in options.new_owners(self._sessions, len(keys))]
         try:
+            if made is None:
+                self._take_owners(keys, owners, options)
+            tried = _name_owners(handle, requests, owners)
             with self._outcome_matters:
                 for _ in range(2):
                     if made is None:
@@ -206,17 +208,12 @@ class Claims:
             state.status, state.until, state.held = STATUSES[answer], until, held
             request.is_done = True
 
-    def _owners(self, keys: Sequence[bytes], options: ClaimOptions) -> list[list[bytes]]:
-        """Return the owners under which to claim each item: those of pending claims, or a new one."""
-        new = [[each] for each in options.new_owners(self._sessions, len(keys))]
-        if not self._pending.has_owners:
-            return new
-        while self._pending.left:
-            with suppress(IndexError):  # another thread was faster
-                encoded, holder, owner, until = self._pending.left.popleft()
-                self._pending.store_owners(self.key(encoded) + holder, [owner], until)
-        known = [self._pending.checkout_owners(key + options.holder) for key in keys]
-        return [pending or own for pending, own in zip(known, new, strict=True)]
+    def _take_owners(self, keys: Sequence[bytes], owners: Sequence[list[bytes]], options: ClaimOptions) -> None:
+        """Replace the new owners under which to claim items by those of pending claims."""
+        if self._pending.has_owners:
+            self._pending.store_left(self.key)
+            for key, own in zip(keys, owners, strict=True):
+                self._pending.checkout_owners(key + options.holder, own)
 
     def _claim_busy(
         self,
