@@ -15,9 +15,9 @@
     emptied: clear() or delete() is done | unopened | unopened | unopened | unopened
     lost, with on_lost="raise"           | lost     | lost     | lost | -
     lost, with on_lost="recreate"        | making   | making   | -    | making
-    lost, while clear() or delete() runs | unopened | unopened | lost | making
+    lost, "raise", while clear() runs    | unopened | unopened | lost | -
 
-Damage is lost even while clear() or delete() runs, since neither leaves a part of a filter behind.
+What a clear() or delete() of this object takes away is no loss; damage is, since neither leaves it behind.
 
 The knowledge is one immutable `Record`.  An event computes the next record and installs it in one atomic
 step, which one caller wins: the others compute again, from the record of the winner.  Nothing in here waits,
@@ -171,11 +171,12 @@ class Knowledge:
 
     def lost(self, since: Record, loss: FilterLostError) -> bool:
         """Note that the filter of a record is lost; False if it is no loss, or another caller has done so."""
-        if not loss.is_damage and any(each.runs for each in since.emptying):
+        is_own = not loss.is_damage and any(each.runs for each in since.emptying)
+        if is_own and not self.recreates:
             self.dropped(since.link)
             return False
         state: State = "making" if self.recreates else "lost"
-        return self._install(since, Record(state, since.found, loss=loss, emptying=since.emptying))
+        return self._install(since, Record(state, since.found, loss=loss, emptying=since.emptying)) and not is_own
 
 
 def loss_since(link: Link) -> FilterLostError | None:
