@@ -203,7 +203,9 @@ class PendingCalls:
         if self.owners:
             with self._lock:
                 self._end_owners()
-                own[:] = sorted(self.owners.get(claim, own))  # if interrupted here, the caller stores them again
+                own[:] = sorted(
+                    self.owners.get(claim, own)
+                )  # if interrupted here, the caller stores them again
                 self.owners.pop(claim, None)
 
     def store_left(self, key: Callable[[bytes], bytes]) -> None:

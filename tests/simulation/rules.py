@@ -346,8 +346,9 @@ class Rules(Repeats):
             raise Violation("added though full", f"{request} raised FilterFullError, and added the item")
         if any(each.is_load for requests in self._history.requests for each in requests):
             return  # a load counts its items before it writes them, and two loads may count the same items
-        earlier = 0 if request.verb != "claim" or request.is_single else int(request.ref.partition("/")[2] or 0)
-        if all(sum(map(bool, entry.counts)) + earlier < capacity for entry in self._history.window(request)):
+        place = request.ref.partition("/")[2]
+        claimed = int(place) if request.verb == "claim" and place else 0
+        if all(sum(map(bool, entry.counts)) + claimed < capacity for entry in self._history.window(request)):
             raise Violation("refused with room", f"{request} raised FilterFullError, and there was room")
 
     # -- opening

@@ -11,7 +11,7 @@ from tests.simulation.running import Simulator
 from tests.simulation.searching import found
 
 LOTS: Final = 4
-"""Of so many holes one is searched for in a run; `tests.schedules` replays a schedule of each, in every run."""
+"""Of so many holes a run searches for one; `tests.schedules` replays a schedule of each, in every run."""
 
 
 @pytest.mark.faults

@@ -208,7 +208,9 @@ class Claims:
             state.status, state.until, state.held = STATUSES[answer], until, held
             request.is_done = True
 
-    def _take_owners(self, keys: Sequence[bytes], owners: Sequence[list[bytes]], options: ClaimOptions) -> None:
+    def _take_owners(
+        self, keys: Sequence[bytes], owners: Sequence[list[bytes]], options: ClaimOptions
+    ) -> None:
         """Replace the new owners under which to claim items by those of pending claims."""
         if self._pending.has_owners:
             self._pending.store_left(self.key)

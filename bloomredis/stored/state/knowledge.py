@@ -176,7 +176,10 @@ class Knowledge:
             self.dropped(since.link)
             return False
         state: State = "making" if self.recreates else "lost"
-        return self._install(since, Record(state, since.found, loss=loss, emptying=since.emptying)) and not is_own
+        return (
+            self._install(since, Record(state, since.found, loss=loss, emptying=since.emptying))
+            and not is_own
+        )
 
 
 def loss_since(link: Link) -> FilterLostError | None:
