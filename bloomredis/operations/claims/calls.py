@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final, TypeVar
 
 from mmh3 import hash_bytes
@@ -123,13 +122,11 @@ class Claims:
                 state.status, state.until, request.is_done = "claimed", sent + lease / 1000, True
             else:
                 yield from self._claim_run(handle, (request,), packed, options, (call, outcome, owner, sent))
-            return
         except LayoutChanged:
-            pass
+            yield from self.each([request])
         except BaseException:  # perhaps the caller was interrupted
             self._store_owners(keys[0], [owner], options)
             raise
-        yield from self.each([request])
 
     def _claim(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Claim items, in one or more scripts."""
