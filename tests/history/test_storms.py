@@ -27,6 +27,7 @@ def stormed(
     return found
 
 
+@pytest.mark.timeout(900)  # on a busy machine
 @pytest.mark.parametrize(
     ("answers", "lasting"), [(2000, 4.0), pytest.param(200_000, 15.0, marks=pytest.mark.long)]
 )
