@@ -123,9 +123,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests chosen for this run."""
-    rotation, parts = Rotation("", config.option.seed), config.option.one_in
-    turn = [item for item in items if rotation.number(item.nodeid) % parts == 0]
+    """Keep the tests chosen for this run; a run on all servers, or of named tests, has all with a lot."""
+    rotation = Rotation("", config.option.seed)
+    has_lots = config.option.server != ALL and not any("::" in each for each in config.args)
+
+    def parts(item: pytest.Item) -> int:
+        lot = item.get_closest_marker("one_in") if has_lots else None
+        return int(config.option.one_in * (lot.args[0] if lot else 1))
+
+    turn = [item for item in items if rotation.number(item.nodeid) % parts(item) == 0]
     if turn != items:
         config.hook.pytest_deselected(items=[item for item in items if item not in turn])
         items[:] = turn
