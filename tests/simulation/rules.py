@@ -153,7 +153,7 @@ class Rules(Repeats):
         is_cached = owner.cache_seconds > 0 and (
             self._history.rolled_back >= 0  # the cache has what the server lost
             or any(
-                entry.counts[request.item] and owner.knows(entry.generation, request)
+                entry.counts[request.item] and (request.is_beside or owner.knows(entry.generation, request))
                 for entry in self._history.window(request, owner.cache_seconds)
             )
         )
