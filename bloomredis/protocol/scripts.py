@@ -1,7 +1,8 @@
 """The Lua scripts: one file per verb in the folders of lua/, assembled with its pieces when it is first used.
 
 A verb says what happens to a filter; the pieces in lua/pieces say how, for each store and layout.  A variant
-names the folders of a filter's pieces, such as ``("layers", "blocks")``.  Three lines insert code:
+names the files of a filter's pieces, such as ``("layers", "blocks")``.  ``-- piece: name`` begins a piece, in
+such a file or below the code of a verb that is its only user.  Three lines insert code:
 
 ``-- include: name`` inserts lua/include/name.lua, functions and constants, once per script.
 ``-- paste: name`` inserts the piece of the variant, of the verb or of all; nothing if only others have it.
@@ -32,13 +33,13 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 Variant = tuple[str, ...]
-"""A store and a layout: the folders of a script's pieces, the first before the second."""
+"""A store and a layout: the files of a script's pieces, the first before the second."""
 
 CAPPED: Final = "capped"
-"""The folder of pieces that let a call stop where the filter has its capacity."""
+"""The file of pieces that let a call stop where the filter has its capacity."""
 
 COMMON: Final = "common"
-"""The folder of pieces for every variant."""
+"""The file of pieces for every variant."""
 
 _STORED: Final[tuple[Variant, ...]] = (
     ("one", "blocks"),
@@ -63,8 +64,9 @@ _VARIANTS: Final[Mapping[str, tuple[Variant, ...]]] = {
 }
 """The variants of each verb that has pieces."""
 
-# Both are compiled when the first script is assembled.
+# Compiled when the first script is assembled.
 _INSERTED: Final = r"(?m)^ *-- (include|paste|rare): (\w+)\n"
+_PIECE: Final = r"(?m)^-- piece: (\w+)\n"
 _NO_CODE: Final = r"(?: *(?:--.*)?\n *)+"
 """The ends of lines with comments, blank lines and indentation; no string of a script has two dashes."""
 
@@ -133,7 +135,7 @@ def load_script(verb: str, form: Form[Any] = anything, *, variant: Variant = ())
 
 
 class _Sources(NamedTuple):
-    """The files of lua/: scripts by verb, includes by name, pieces by folder and name."""
+    """The texts of lua/: scripts by verb, includes by name, pieces by file and name."""
 
     verbs: dict[str, str]
     includes: dict[str, str]
@@ -145,10 +147,10 @@ def assemble(verb: str, variant: Variant = ()) -> str:
     scripts, includes, pieces = _sources()
     if verb not in scripts or variant not in variants(verb):
         raise FileNotFoundError(f"there is no script {verb!r} for the variant {variant}")
-    folders, names = (*variant, verb, COMMON), {name for _, name in pieces}
+    files, names = (*variant, verb, COMMON), {name for _, name in pieces}
 
     def piece(name: str) -> str:
-        found = (pieces[folder, name] for folder in folders if (folder, name) in pieces)
+        found = (pieces[file, name] for file in files if (file, name) in pieces)
         if name not in names:
             raise FileNotFoundError(f"there is no piece {name!r}")
         return next(found, "")
@@ -179,17 +181,13 @@ def _sources() -> _Sources:
 
 def _read_sources() -> _Sources:
     sources = _Sources({}, {}, {})
-
-    def texts(folder: Traversable) -> Iterator[tuple[str, str]]:
-        for entry in folder.iterdir():
-            if entry.name.endswith(".lua"):
-                yield entry.name.removesuffix(".lua"), entry.read_text("utf-8")
-
     for folder in directory().iterdir():
-        if folder.name == "pieces":
-            for each in folder.iterdir():
-                if each.is_dir():
-                    sources.pieces.update({(each.name, name): text for name, text in texts(each)})
-        elif folder.is_dir():
-            (sources.includes if folder.name == "include" else sources.verbs).update(texts(folder))
+        for file in folder.iterdir() if folder.is_dir() else ():
+            name, _, suffix = file.name.partition(".")
+            if suffix == "lua":
+                text, *found = re.split(_PIECE, file.read_text("utf-8"))
+                pieces = zip(found[::2], found[1::2], strict=True)
+                sources.pieces.update({(name, piece): code for piece, code in pieces})
+                if folder.name != "pieces":
+                    (sources.includes if folder.name == "include" else sources.verbs)[name] = text
     return sources

@@ -1,9 +1,9 @@
 -- The receipt of a session: the last reply in the session, so that a retry gets the answer of the first execution.  A
 -- receipt is 'call:reply;'; bytes after that remain of an older receipt.  A call's name is its number in the session, a
--- dot and a checksum over its contents, which distinguishes calls with the same number. receipt_text.lua writes this
--- form; read_receipt.lua and this file read it, with the constants of format.lua.  A receipt stores the reply of a call
--- that changed something, or of a commit whose caller no longer held the claim.  Any other call replies the same when
--- it is executed again.
+-- dot and a checksum over its contents, which distinguishes calls with the same number.  The piece receipt_text writes
+-- this form; the piece read_receipt and this file read it, with the constants of format.lua.  A receipt stores the
+-- reply of a call that changed something, or of a commit whose caller no longer held the claim.  Any other call replies
+-- the same when it is executed again.
 -- include: format
 -- include: answer
 

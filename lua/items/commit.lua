@@ -85,3 +85,42 @@ for i = 1, #answers do
   answers[i] = type(answers[i]) == 'table' and '-' or answers[i]
 end
 return table.concat(answers)
+
+-- piece: before
+-- Before the first bit of an item: delete its claim, which is gone if the item is set again.
+if again then
+  call('SETRANGE', key, 0, '')
+elseif not is_dropped then
+  is_dropped = true
+  call('UNLINK', claim)
+end
+
+-- piece: denied
+-- The caller does not hold the claim.
+local held = redis.pcall('GET', claim)
+if type(held) == 'table' then
+  -- paste: other_type
+end
+-- paste: test
+reply = there and 2 or 0
+if receipt then
+  -- Without this receipt, delayed copies of the claim and then of this call could still commit the item.
+  -- paste: write_receipt
+end
+
+-- piece: replay
+-- A commit that was executed or refused before, or a delayed copy.
+-- include: session
+reply = replay(receipt, number)
+again = reply == 1 and not COUNTS
+
+-- piece: unfit
+-- include: claims
+if not fit then
+  -- rare: refuse
+  return refusal
+end
+do
+  return check_owners(owners, count)
+    or error_reply('BLOOMARGUMENT ' .. own - 1 .. ' keys are not the claims of ' .. count .. ' items')
+end

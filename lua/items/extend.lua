@@ -44,3 +44,25 @@ for i = 1, count do
   end
 end
 return table.concat(answers)
+
+-- piece: outlast
+-- Let the record of a rotating filter outlive a claim, since the claim's value names the record's generation.
+if record then
+  local ttl = call('PTTL', record)
+  if ttl >= 0 and ttl < lease then
+    call('PEXPIRE', record, lease)
+  end
+end
+
+-- piece: unfit
+-- include: decimals
+-- include: claims
+for i = 1, math.max(1, count) do
+  local malformed = check_value(ARGV[1 + i])
+  if malformed then
+    return malformed
+  end
+end
+do
+  return check_lease(read_number(ARGV[1], 1))
+end

@@ -16,9 +16,9 @@ from tests.support.values import for_each
 
 ROOT = Path(__file__).parents[2]
 LUA = ROOT / "lua"
-FILES = {path.stem: path for path in LUA.glob("*/*.lua")}
+FILES = {path.stem: path for path in LUA.glob("*/*.lua") if path.parent.name != "pieces"}
 INCLUDES = {name: path.read_text() for name, path in FILES.items() if path.parent.name == "include"}
-PIECES = {path.relative_to(LUA / "pieces"): path.read_text() for path in LUA.glob("pieces/*/*.lua")}
+PIECES = scripts._sources().pieces
 VERBS = sorted(scripts.verbs())
 SCRIPTS = [(verb, variant) for verb in VERBS for variant in scripts.variants(verb)]
 GLOBALS = {
@@ -62,18 +62,19 @@ def uses(text: str) -> set[str]:
 
 def test_the_verbs() -> None:
     """Every script of the folders is found by its verb, and no name is used twice."""
+    paths = [*LUA.glob("**/*.lua")]
     assert set(FILES) - set(INCLUDES) == set(VERBS)
-    assert len(FILES) + len(PIECES) == len(list(LUA.glob("**/*.lua")))
+    assert len({path.stem for path in paths}) == len(paths)
+    assert sum(path.read_text().count("-- piece: ") for path in paths) == len(PIECES)
 
 
 @for_each("verb", VERBS)
 def test_documented_slots_are_those_read(verb: str) -> None:
     """The header comment of a script names exactly the KEYS and ARGV slots that it and its pieces read."""
     text = FILES[verb].read_text()
-    pieces = [text for path, text in PIECES.items() if path.parent.name == verb]
-    used = [PIECES[Path(scripts.COMMON, f"{name}.lua")] for name in inserted("rare", text) & {"unusual"}]
-    used += [PIECES[Path("capped", f"{name}.lua")] for name in inserted("paste", text) & {"admit"}]
-    lines = [line for each in (text, *pieces, *used) for line in each.splitlines()]
+    used = [PIECES[scripts.COMMON, name] for name in inserted("rare", text) & {"unusual"}]
+    used += [PIECES[scripts.CAPPED, name] for name in inserted("paste", text) & {"admit"}]
+    lines = [line for each in (text, *used) for line in each.splitlines()]
     slot = re.compile(r"(?:KEYS|ARGV)\[[^\]]+\]")
     comments = {found for line in lines if line.startswith("--") for found in slot.findall(line)}
     body = "\n".join(line for line in lines if not line.startswith("--"))
@@ -89,12 +90,12 @@ def test_includes_touch_no_slots(name: str) -> None:
     assert not re.search(r"\b(KEYS|ARGV)\b", INCLUDES[name])
 
 
-@for_each("path", PIECES)
-def test_only_the_caller_of_a_piece_may_be_inside_a_block(path: Path) -> None:
+@for_each("piece", PIECES)
+def test_only_the_caller_of_a_piece_may_be_inside_a_block(piece: tuple[str, str]) -> None:
     """A piece that includes is pasted outside blocks or is rare: else its functions might be out of scope."""
-    if inserted("include", PIECES[path]):
-        texts = [*PIECES.values(), *(file.read_text() for file in FILES.values())]
-        assert not any(re.search(rf"^ +-- paste: {path.stem}$", text, re.MULTILINE) for text in texts)
+    if inserted("include", PIECES[piece]):
+        texts = [path.read_text() for path in LUA.glob("**/*.lua")]
+        assert not any(re.search(rf"^ +-- paste: {piece[1]}$", text, re.MULTILINE) for text in texts)
 
 
 class Recording(dict[Any, str]):
@@ -171,11 +172,12 @@ def test_what_a_pipeline_sends_along_is_short(verb: str, most: int) -> None:
 
 
 def test_few_files_know_the_form_of_a_receipt() -> None:
-    """`call:reply;` and the call's name occur in four files in Lua, and one in Python."""
+    """`call:reply;` and the call's name occur in two includes and two pieces, and in one file in Python."""
     form = re.compile(r"\bBEGUN\b|'[:;]'|':\S*;'|'\^%d|\[\^;\]")
-    paths = LUA.glob("**/*.lua")
-    lua = {path.stem for path in paths if form.search(re.sub("--.*", "", path.read_text()))}
-    assert lua == {"format", "read_receipt", "receipt_text", "session"}
+    verbs, includes, pieces = scripts._sources()
+    lua = [*verbs.items(), *includes.items(), *((name, text) for (_, name), text in pieces.items())]
+    found = {name for name, text in lua if form.search(re.sub("--.*", "", text))}
+    assert found == {"format", "read_receipt", "receipt_text", "session"}
     form = re.compile(r"receipt:\"|\\\.\[0-9a-f\]|\}\.\{.*:08x")
     python = {path.name for path in (ROOT / "bloomredis").glob("**/*.py") if form.search(path.read_text())}
     assert python == {"receipts.py"}

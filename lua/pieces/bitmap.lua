@@ -1,3 +1,6 @@
+-- A bitmap of another system.
+
+-- piece: open
 -- Open a bitmap of another system, which has a description in place of a header.  A write renews its time to live `ttl`
 -- if it `expires`.
 local first_bit, header, own, lasting, unwritten = 0, identity, #KEYS, nil, false
@@ -17,3 +20,18 @@ if fit then
   item_bytes = stride
 end
 -- paste: check_bitmap
+
+-- piece: refuse
+-- include: header
+local refusal = select(2, open_filter(key, identity, KEYS)) or error_reply(BAD_ITEMS)
+
+-- piece: generation
+local generation = ''
+
+-- piece: note
+-- paste: renew
+
+-- piece: renew
+if expires then
+  call('PEXPIRE', key, ttl)
+end

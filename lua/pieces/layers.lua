@@ -1,3 +1,6 @@
+-- A layer record and the layers of a scaling or rotating filter.
+
+-- piece: open
 -- Open a filter of layers: compare the layer record, and the header of each layer.  `header`, `item_bytes` and `code`
 -- are those of the newest layer.  The layers before it that have not ended are `older`, with the key, header, first
 -- byte in a packed item and number of bytes of each.  The newest layer has `room` for so many items, none if its slice
@@ -70,3 +73,66 @@ if fit then
   fit = not damaged and (found == expected or stride ~= nil and ended)  -- to a reader, an ended filter is empty
 end
 -- paste: check_layers
+
+-- piece: refuse
+-- include: layer_record
+local refusal = error_reply('BLOOMARGUMENT the layers and the keys do not match')
+if described then
+  refusal = select(2, check_record(KEYS, identity)) or error_reply(damaged and 'BLOOMDAMAGED ' .. damaged or BAD_ITEMS)
+end
+
+-- piece: generation
+local generation = identity:sub(LAYERS_BYTES + 41, LAYERS_BYTES + 48)  -- the record's
+
+-- piece: test
+there = false
+if not ended then
+  -- paste: item_test
+end
+if not there and older > 0 then
+  -- paste: test_older
+end
+
+-- piece: test_older
+-- Sets `there` if a layer before the newest has the item.
+for j = 1, older do
+  local key, item, item_bytes = older_keys[j], item + older_firsts[j], older_sizes[j]
+  -- paste: layer_size
+  -- paste: item_test
+  if there then
+    break
+  end
+end
+
+-- piece: set
+if ended then
+  new, full = false, true
+else
+  -- paste: item_set
+end
+
+-- piece: older
+-- The newest layer lacks the item, and none of its bits has been set: leave the loop if a layer before it has the item,
+-- or if it has no room.
+local there = false
+if older > 0 then
+  -- paste: test_older
+end
+if there then
+  break
+end
+-- paste: find_room
+if room < 1 then
+  full = true
+  break
+end
+room = room - 1
+
+-- piece: outlast
+-- Let the record of a rotating filter outlive a claim, since the claim's value names the record's generation.
+if record then
+  local ttl = call('PTTL', record)
+  if ttl >= 0 and ttl < lease then
+    call('PEXPIRE', record, lease)
+  end
+end

@@ -1,3 +1,0 @@
-if expires then
-  call('PEXPIRE', key, ttl)
-end

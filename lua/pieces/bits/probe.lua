@@ -1,1 +1,0 @@
-call('SETBIT', claim, 0, call('GETBIT', claim, 0))

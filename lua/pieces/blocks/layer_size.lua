@@ -1,2 +1,0 @@
-local code = older_headers[j]:byte(8)
--- paste: block_size

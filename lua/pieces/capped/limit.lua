@@ -1,1 +1,0 @@
--- paste: find_room

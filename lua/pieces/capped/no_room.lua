@@ -1,4 +1,0 @@
--- include: room
-do
-  return error_reply(NO_ROOM)
-end

@@ -1,3 +1,0 @@
-if fit then
-  -- paste: check_length
-end

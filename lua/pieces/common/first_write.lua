@@ -1,2 +1,0 @@
--- include: memory
--- paste: make_bits

@@ -1,1 +1,0 @@
--- paste: item_set

@@ -1,5 +1,0 @@
-if ended then
-  new, full = false, true
-else
-  -- paste: item_set
-end

@@ -1,1 +1,0 @@
--- The module counts the items itself.

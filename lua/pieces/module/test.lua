@@ -1,1 +1,0 @@
-there = known[i] == 1

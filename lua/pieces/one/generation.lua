@@ -1,1 +1,0 @@
-local generation = identity:sub(41, 48)

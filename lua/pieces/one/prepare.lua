@@ -1,4 +1,0 @@
-if unwritten then
-  -- rare: first_write
-  unwritten = false
-end
