@@ -36,7 +36,12 @@ for i = 1, count do  -- the server may refuse to read a key, so all are read bef
   end
 end
 if is_outlived then
-  -- paste: outlast
+  if record then
+    local ttl = call('PTTL', record)
+    if ttl >= 0 and ttl < lease then
+      call('PEXPIRE', record, lease)
+    end
+  end
 end
 for i = 1, count do
   if answers[i] == 1 and call('PTTL', KEYS[i]) < lease then
@@ -44,15 +49,6 @@ for i = 1, count do
   end
 end
 return table.concat(answers)
-
--- piece: outlast
--- Let the record of a rotating filter outlive a claim, since the claim's value names the record's generation.
-if record then
-  local ttl = call('PTTL', record)
-  if ttl >= 0 and ttl < lease then
-    call('PEXPIRE', record, lease)
-  end
-end
 
 -- piece: unfit
 -- include: decimals
