@@ -18,13 +18,14 @@ export OPENBLAS_NUM_THREADS := 1
 MARKED = $(BIN)/pytest -m $1 $$(grep -rl --include='test_*.py' 'pytest\.mark\.$1\b' tests)
 PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 
-.PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons generate lint types coverage docs package bench constraints clean
+.PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons generate script lint types coverage docs package bench constraints clean
 
 # The usual targets; CONTRIBUTING.md has all of them.
 help:
 	@echo 'make demo          let processes race over a stream of clicks; it installs what it needs'
 	@echo 'make test          run the tests, in some minutes'
 	@echo 'make generate      write the synchronous half of the drivers from the asyncio half'
+	@echo 'make script VERB=add VARIANT=one,blocks    print a Lua script as the server gets it, with comments'
 	@echo 'make lint types    run ruff and the Lua check; mypy and basedpyright'
 	@echo 'make docs          build the pages, as HTML in docs/_build'
 	@echo 'make package       build and check the distributions; with RELEASE=1, for a release'
@@ -70,6 +71,10 @@ test-pythons:
 # The synchronous half of the drivers, from the asyncio half.
 generate: $(READY)
 	$(BIN)/python tools/generate.py
+
+# A Lua script as it is assembled, with the commands of its usual call; without a VERB, the list of all scripts.
+script: $(READY)
+	@$(BIN)/python -m tests.support.usual $(or $(VERB),none) $(VARIANT)
 
 lint: $(READY)
 	$(BIN)/ruff check .

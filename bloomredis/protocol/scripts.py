@@ -65,7 +65,7 @@ _VARIANTS: Final[Mapping[str, tuple[Variant, ...]]] = {
 """The variants of each verb that has pieces."""
 
 # Compiled when the first script is assembled.
-_INSERTED: Final = r"(?m)^ *-- (include|paste|rare): (\w+)\n"
+_INSERTED: Final = r"(?m)^( *)-- (include|paste|rare): (\w+)\n"
 _PIECE: Final = r"(?m)^-- piece: (\w+)\n"
 _NO_CODE: Final = r"(?: *(?:--.*)?\n *)+"
 """The ends of lines with comments, blank lines and indentation; no string of a script has two dashes."""
@@ -143,7 +143,7 @@ class _Sources(NamedTuple):
 
 
 def assemble(verb: str, variant: Variant = ()) -> str:
-    """Return the text of a script with its includes and pieces inserted."""
+    """Return the text of a script with its includes and pieces, indented as the lines that insert them."""
     scripts, includes, pieces = _sources()
     if verb not in scripts or variant not in variants(verb):
         raise FileNotFoundError(f"there is no script {verb!r} for the variant {variant}")
@@ -157,15 +157,14 @@ def assemble(verb: str, variant: Variant = ()) -> str:
 
     def whole(text: str, included: set[str]) -> str:
         def insert(line: re.Match[str]) -> str:
-            how, name = line.groups()
-            if how == "paste":
-                return whole(piece(name), included)
-            if how == "rare":
-                return whole(piece(name), {*included})
-            if name in included:
-                return ""
-            included.add(name)
-            return whole(includes[name], included)
+            indent, how, name = line.groups()
+            if how == "include":
+                new = includes[name] if name not in included else ""
+                included.add(name)
+            else:
+                new = piece(name)
+            new = whole(new, {*included} if how == "rare" else included)
+            return re.sub("(?m)^(?=.)", indent, new) if indent else new
 
         return re.sub(_INSERTED, insert, text)
 

@@ -4,6 +4,8 @@
 -- ARGV[1]  the identity that the caller has just read (56 bytes), without the mark
 --
 -- Reply: 1
+--
+-- Commands: GETRANGE 1, SETRANGE 1
 
 -- include: header
 

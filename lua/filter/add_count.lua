@@ -7,6 +7,8 @@
 -- ARGV[3]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
 --
 -- Reply: the number that was added; at most the room of the newest of several layers, or of a capped filter
+--
+-- Commands of one: GETRANGE 1, STRLEN 1, GET 2, GETBIT 1, PTTL 2, SETRANGE 2, SETRANGE 1, PTTL 2, SETRANGE 2
 
 -- include: numbers
 -- include: format

@@ -5,6 +5,8 @@
 -- ARGV[2]  the string's time to live in milliseconds
 --
 -- Reply: 1; a string of this length or more is left alone
+--
+-- Commands: STRLEN 1, SETRANGE 1, PEXPIRE 1, SETRANGE 1, PEXPIRE 1
 
 -- include: decimals
 -- include: create

@@ -5,6 +5,9 @@
 -- ARGV[2]  the header of the new generation (64 bytes; the script sets creation time and count)
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
+--
+-- Commands: 2 GETRANGE 1, STRLEN 1, PTTL 1, TIME, SETRANGE 1, GETBIT 1, STRLEN 1, PEXPIRE 1, UNLINK 1, TIME,
+--           SETRANGE 1, PEXPIRE 1, SETRANGE 1, PEXPIRE 1, SETRANGE 1, STRLEN 1, PTTL 1
 
 -- include: header
 -- include: create

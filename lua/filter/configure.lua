@@ -5,6 +5,8 @@
 -- ARGV[i + 1]  the field's value
 --
 -- Reply: the value of each field; an empty string for a missing field
+--
+-- Commands: EXISTS 1, 4 HGET 1
 
 local key = KEYS[1]
 

@@ -6,6 +6,8 @@
 -- ARGV[2]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
 --
 -- Reply: 1; or 0 if no key existed
+--
+-- Commands: GET 2, GETRANGE 1, STRLEN 1, EXISTS 1, PTTL 2, SETRANGE 2, UNLINK 1, PTTL 2, SETRANGE 2
 
 -- include: all_keys
 -- include: receipts

@@ -3,6 +3,8 @@
 -- KEYS[1]  the filter
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
+--
+-- Commands: GETRANGE 1, STRLEN 1, PTTL 1
 
 -- include: header
 -- include: create

@@ -5,6 +5,8 @@
 -- ARGV[2]  time to live in milliseconds from now, 0 for none
 --
 -- Reply: 1
+--
+-- Commands: GETRANGE 1, STRLEN 1, PEXPIRE 1
 
 -- include: decimals
 -- include: all_keys

@@ -6,6 +6,9 @@
 -- ARGV[i + 1]  the time to live of string i in milliseconds, 0 or absent for none
 --
 -- Reply: 1; or 0 if a final key exists, and nothing was changed
+--
+-- Commands: GET 1, EXISTS 2, EXISTS 3, PEXPIRE 2, RENAME 3, PTTL 1, SETRANGE 1, SET 1, PEXPIRE 3, RENAME 3, PTTL 1,
+--           SETRANGE 1
 
 -- include: decimals
 -- include: receipts

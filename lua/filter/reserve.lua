@@ -7,6 +7,8 @@
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }; and, if the script has created a large
 --        filter that the server may evict, its policy
+--
+-- Commands: GETRANGE 1, STRLEN 1, PTTL 1
 
 -- include: decimals
 -- include: header

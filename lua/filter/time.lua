@@ -3,6 +3,8 @@
 -- KEYS[1]  the key
 --
 -- Reply: microseconds since 1970, as text
+--
+-- Commands: TIME
 
 -- include: clock
 

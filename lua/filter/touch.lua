@@ -5,6 +5,8 @@
 -- ARGV[1]  the index of the byte
 --
 -- Reply: the length of the string, or 0 if it ends before this byte
+--
+-- Commands: GETRANGE 1, SETRANGE 1
 
 -- include: decimals
 

@@ -12,6 +12,8 @@
 --
 -- Reply: for one item 1 (new) or 0 (present); for more items a string with one such character each, which ends
 -- before the first new item that there is no room for
+--
+-- Commands of one,blocks: GETRANGE 1, STRLEN 1, GET 2, GETRANGE 1, GETBIT 1, PTTL 2, SETRANGE 2, 2 SETRANGE 1
 
 -- include: numbers
 -- include: format

@@ -17,6 +17,8 @@
 --
 -- A claim takes nothing from an earlier claim of its holder by itself, and a replacement takes nothing but the claim
 -- that it names.  So a delayed copy of either changes nothing, and no order of the clients' clocks is needed.
+--
+-- Commands of one,blocks: GETRANGE 1, STRLEN 1, GETRANGE 1, GET 2, SET 2
 
 -- include: numbers
 -- include: format

@@ -12,6 +12,9 @@
 --        nor the claim changes: the reply is 2 if the filter contains the item, else 0.  For several items, a string
 --        with one such character for each, or - if its session has a later call.  The string ends before the first
 --        item that the filter has no room for.
+--
+-- Commands of one,blocks: GETRANGE 1, STRLEN 1, GET 3, GET 2, GETBIT 1, PTTL 3, SETRANGE 3, GETRANGE 1, UNLINK 2,
+--                         2 SETRANGE 1, SETRANGE 3
 
 -- include: numbers
 -- include: format

@@ -5,6 +5,8 @@
 -- ARGV[2]  the packed items, one after another: bit offsets or blocks (FORMAT.md)
 --
 -- Reply: for one item 1 (present) or 0 (absent); for more items a string with one such character each
+--
+-- Commands of one,blocks: 2 GETRANGE 1
 
 -- include: numbers
 -- include: format

@@ -6,6 +6,8 @@
 -- ARGV[1 + i]      the value of claim i: the filter's generation and the owner
 --
 -- Reply: a string of one digit a claim: 1; or 0 if another owner or nobody holds the claim
+--
+-- Commands: GET 1, PTTL 1, PEXPIRE 1
 
 -- include: numbers
 -- include: format

@@ -5,6 +5,8 @@
 -- ARGV[2]  the numbers of the blocks, as little-endian u32
 --
 -- Reply: the blocks, one after another; fewer bytes if the string ends before them
+--
+-- Commands of one,blocks: 15 GETRANGE 1
 
 -- include: numbers
 -- include: format

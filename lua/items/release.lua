@@ -4,6 +4,8 @@
 -- ARGV[i]  the value of claim i: the filter's generation and the owner
 --
 -- Reply: a string of one digit a claim: 1; or 0 if another owner or nobody holds the claim
+--
+-- Commands: GET 1, SET 1
 
 -- include: format
 -- include: claims

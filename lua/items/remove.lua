@@ -11,6 +11,9 @@
 -- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
 -- Reply: for one item 1 (removed) or 0 (absent); for more items a string with one such character each
+--
+-- Commands of one,counters: GETRANGE 1, STRLEN 1, GET 2, GETBIT 1, PTTL 2, SETRANGE 2, SET 2, 2 BITFIELD 1, SETRANGE 1,
+--                           SETRANGE 2
 
 -- include: numbers
 -- include: format

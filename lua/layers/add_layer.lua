@@ -13,6 +13,9 @@
 --
 -- Reply: { the stored layer record in hex, time to live in ms or -1 }; the record is unchanged if the caller does not
 -- know it, or if no further layer is needed.  If the layer is large and the server may evict it, its policy comes last
+--
+-- Commands: GETRANGE 1, TIME, GETRANGE 3, PTTL 1, SETRANGE 1, GETBIT 1, STRLEN 1, SET 1, UNLINK 2, 3 SETRANGE 2, SET 1,
+--           PTTL 1
 
 -- include: decimals
 -- include: numbers

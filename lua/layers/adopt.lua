@@ -7,6 +7,9 @@
 -- ARGV[3]  the header of the layer (64 bytes; the script keeps the filter's creation time and count)
 --
 -- Reply: { layer record in hex, time to live in ms or -1 }
+--
+-- Commands: 2 GETRANGE 1, STRLEN 1, PTTL 1, SETRANGE 1, SETRANGE 2, SET 1, PEXPIRE 1, RENAME 1, SETRANGE 2, SET 1,
+--           PEXPIRE 1, PTTL 1
 
 -- include: numbers
 -- include: format

@@ -3,6 +3,8 @@
 -- KEYS[1]  the layer record
 --
 -- Reply: { the layer record in hex, or the first bytes of a filter of another kind, time to live in ms or -1 }
+--
+-- Commands: GETRANGE 1, PTTL 1
 
 -- include: header
 -- include: layer_record

@@ -4,6 +4,8 @@
 -- KEYS[i + 1]  a layer, for every i from 1
 --
 -- Reply: the number of deleted layers
+--
+-- Commands: EXISTS 1, UNLINK 2 to 256
 
 if #KEYS < 2 then
   return redis.error_reply('BLOOMARGUMENT there is no layer to delete')

@@ -12,6 +12,8 @@
 --
 -- Reply: for one item 1 (new) or 0 (present); for more items a string with one such byte each, which ends before
 -- the first item that the module refused, or that a capped filter has no room for
+--
+-- Commands: BF.MEXISTS 1, SET 2, BF.ADD 1
 
 -- include: format
 

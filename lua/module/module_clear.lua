@@ -13,6 +13,9 @@
 -- ARGV[i]  an option of BF.INSERT, for every i from 8
 --
 -- Reply: the same as that of module_reserve
+--
+-- Commands: BF.MEXISTS 1, EXISTS 1, BF.INFO 1, BF.MEXISTS 1, EXISTS 2, PTTL 1, BF.INSERT 2, PEXPIRE 2, BF.INFO 2,
+--           BF.SCANDUMP 2, PTTL 2, RENAME 2
 
 -- include: decimals
 -- include: module_markers

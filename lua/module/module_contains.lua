@@ -5,6 +5,8 @@
 -- ARGV[2]  the item, as a MessagePack string
 --
 -- Reply: 1 (present) or 0 (absent)
+--
+-- Commands: BF.MEXISTS 1, BF.EXISTS 1
 
 -- include: module_markers
 

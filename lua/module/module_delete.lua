@@ -6,6 +6,8 @@
 -- ARGV[2]  with KEYS[2]: the name of this call: its number in the session, a dot and a checksum (FORMAT.md)
 --
 -- Reply: 1
+--
+-- Commands: GET 2, BF.MEXISTS 1, PTTL 2, SETRANGE 2, UNLINK 1, PTTL 2, SETRANGE 2
 
 -- include: module_markers
 -- include: receipts

@@ -5,6 +5,8 @@
 -- ARGV[2]  time to live in milliseconds from now, 0 for none
 --
 -- Reply: 1
+--
+-- Commands: BF.MEXISTS 1, PEXPIRE 1
 
 -- include: decimals
 -- include: module_markers

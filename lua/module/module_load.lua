@@ -5,6 +5,8 @@
 -- ARGV[2]  the items, as MessagePack strings, one after another
 --
 -- Reply: 1
+--
+-- Commands: BF.MEXISTS 1, BF.MADD 1
 
 -- include: module_markers
 

@@ -9,6 +9,8 @@
 -- ARGV[6]  the encoding of the filter's items in eight hexadecimal digits, '' for none
 --
 -- Reply: 1; or 0 if the filter has markers
+--
+-- Commands: BF.MEXISTS 1, EXISTS 1, BF.INFO 1, BF.MEXISTS 1, EXISTS 1, 2 BF.INFO 1, TIME, BF.MADD 1
 
 -- include: decimals
 -- include: module_markers

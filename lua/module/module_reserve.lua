@@ -12,6 +12,8 @@
 -- Reply: { the generation of a new filter in hexadecimal digits, '' if none was created; time to live in ms or -1; the
 -- reply of BF.INFO; the header of BF.SCANDUMP, '' if the module has no such command; for each item of ARGV[3] a byte, 1
 -- or 0 }
+--
+-- Commands: BF.EXISTS 1, EXISTS 1, BF.INFO 1, BF.SCANDUMP 1, BF.MEXISTS 1, PTTL 1
 
 -- include: decimals
 -- include: module_state

@@ -10,6 +10,9 @@
 -- ARGV[4]  the number of bytes
 --
 -- Reply: the number of newly set bits; or -1 if the other filter has another identity
+--
+-- Commands: GETRANGE 1, STRLEN 1, GETRANGE 2, STRLEN 2, GETRANGE 2, BITCOUNT 1, GETRANGE 1, UNLINK 3, BITOP 4, GET 4,
+--           SET 3, SET 4, BITOP 4, GET 4, UNLINK 3
 
 -- include: decimals
 -- include: num_bits

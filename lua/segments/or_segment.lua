@@ -11,6 +11,10 @@
 --
 -- Reply: the previous bytes; fewer if the string ends before, and none if no bit of them was set.  With a receipt, 1 if
 --        the call was executed before.
+--
+-- Commands of one: GETRANGE 1, STRLEN 1, GET 4, GETBIT 1, PTTL 4, SETRANGE 4, BITCOUNT 1, GETRANGE 1, UNLINK 2,
+--                  BITOP 3, GET 3, SET 2, SET 3, BITOP 3, GET 3, BITCOUNT 3, BITCOUNT 2, UNLINK 2, SETRANGE 1, PTTL 4,
+--                  SETRANGE 4
 
 -- include: num_bits
 -- include: numbers

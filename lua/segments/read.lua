@@ -6,6 +6,8 @@
 -- ARGV[3]  the number of bytes
 --
 -- Reply: the bytes; fewer at the end of the bits
+--
+-- Commands: GETRANGE 1, STRLEN 1, GETRANGE 1
 
 -- include: decimals
 -- include: header

@@ -7,6 +7,8 @@
 -- ARGV[4]  the piece
 --
 -- Reply: 1; or 0 if the string has vanished or has another length, and nothing was changed
+--
+-- Commands: STRLEN 1, PEXPIRE 1, SETRANGE 1
 
 -- include: decimals
 

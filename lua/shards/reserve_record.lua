@@ -7,6 +7,8 @@
 -- ARGV[3]  the identity of the shard record to replace (56 bytes); absent to replace none
 --
 -- Reply: { the shard record in hex, or the header of a filter of another kind, time to live in ms or -1 }
+--
+-- Commands: GETRANGE 1, PTTL 1, GETRANGE 1
 
 -- include: decimals
 -- include: numbers

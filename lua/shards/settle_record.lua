@@ -5,6 +5,8 @@
 -- ARGV[2]  the table of the times at which the parts were created (8 bytes each)
 --
 -- Reply: { the shard record in hex, time to live in ms or -1 }; a record in use or being deleted is not changed
+--
+-- Commands: GETRANGE 1, 2 STRLEN 1, PTTL 1, GETRANGE 1, 2 SETRANGE 1, GETRANGE 1
 
 -- include: numbers
 -- include: format

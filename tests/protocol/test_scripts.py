@@ -12,6 +12,7 @@ import pytest
 
 from bloomredis.protocol import scripts
 from tests.support.bytecode import compiled
+from tests.support.usual import head_of, usual_calls, with_head
 from tests.support.values import for_each
 
 ROOT = Path(__file__).parents[2]
@@ -163,6 +164,26 @@ def test_no_string_has_two_dashes_or_an_end_of_line(path: Path) -> None:
         before = line.partition("--")[0]
         assert before.count("'") % 2 == before.count('"') % 2 == 0
     assert not re.search(r"\[=*\[|\t", text)
+
+
+@pytest.mark.lint
+@for_each("path", [*LUA.glob("**/*.lua")])
+def test_a_line_has_at_most_120_columns(path: Path) -> None:
+    """A line of a file; in a script it may be indented further."""
+    assert max(map(len, path.read_text().splitlines())) <= 120
+
+
+@pytest.mark.lint
+def test_each_verb_lists_the_commands_of_its_usual_call() -> None:
+    """`python -m tests.support.usual` renews the lists; a server without the module shows none of its."""
+    called = usual_calls()
+    for verb in VERBS:
+        variant = scripts.variants(verb)[0]
+        if not verb.startswith("module"):
+            assert called[verb, variant]
+        if (verb, variant) in called:
+            text = FILES[verb].read_text()
+            assert text == with_head(text, head_of(variant, called[verb, variant]))
 
 
 @for_each(("verb", "most"), [("add", 11_500), ("contains", 5800)])
