@@ -70,7 +70,7 @@ test-pythons:
 
 # The synchronous half of the drivers, from the asyncio half.
 generate: $(READY)
-	$(BIN)/python tools/generate.py
+	$(BIN)/python -m tools.generate
 
 # A Lua script as it is assembled, with the commands of its usual call; without a VERB, the list of all scripts.
 script: $(READY)
@@ -79,7 +79,7 @@ script: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python tools/generate.py --check
+	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tests.support.luacheck
 	$(BIN)/codespell
 	$(BIN)/python .ci/large.py

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.support.values import for_each
-from tools import generate
+from tools import describe, generate
 
 pytestmark = pytest.mark.lint
 
@@ -15,16 +15,16 @@ pytestmark = pytest.mark.lint
 @for_each("name", generate.NAMES)
 def test_a_product_is_up_to_date(name: str) -> None:
     """`make generate` would change nothing."""
-    made = generate.generated(name, (generate.DRIVERS / name).read_text("utf-8"))
+    made = generate.generated(name, (describe.DRIVERS / name).read_text("utf-8"))
     assert generate.product_of(name).read_text("utf-8") == made
 
 
-@for_each(("name", "role"), [(generate.KINDS, "param error_rate"), (generate.INFO, "ivar error_rate")])
+@for_each(("name", "role"), [(describe.KINDS, "param error_rate"), (describe.INFO, "ivar error_rate")])
 def test_docstrings_have_the_texts_of_the_fields(name: str, role: str) -> None:
     """A docstring lists each option or field with its text; a change of the list alone is undone."""
-    text = (generate.DRIVERS / name).read_text("utf-8")
+    text = (describe.DRIVERS / name).read_text("utf-8")
     changed = text.replace(f":{role}: the", f":{role}: some")
-    assert generate.described(name, changed) == text != changed
+    assert describe.described(name, changed) == text != changed
 
 
 def test_a_new_method_appears_in_both_halves() -> None:
@@ -35,14 +35,14 @@ def test_a_new_method_appears_in_both_halves() -> None:
         await self.queue_add(pipe, item)
         await self.queue_add(pipe, item)
 '''
-    text = (generate.DRIVERS / "aio_queueing.py").read_text("utf-8") + method
+    text = (describe.DRIVERS / "aio_queueing.py").read_text("utf-8") + method
     expected = re.sub(r"\b(async|await) ", "", method)
     assert generate.generated("aio_queueing.py", text).endswith(expected)
 
 
 def test_a_name_that_does_not_occur_is_refused() -> None:
     """A replacement that replaces nothing is an error, and names the file and the name."""
-    text = (generate.DRIVERS / "aio_queueing.py").read_text("utf-8").replace("AsyncDriven", "Driven")
+    text = (describe.DRIVERS / "aio_queueing.py").read_text("utf-8").replace("AsyncDriven", "Driven")
     with pytest.raises(SystemExit, match=r"^aio_queueing\.py: these names do not occur: AsyncDriven$"):
         generate.generated("aio_queueing.py", text)
 

@@ -8,30 +8,21 @@ Where the halves differ, comments in the source mark the lines::
     lines of the asyncio half alone
     # sync: a line of the synchronous half alone, indented as the comment above
     # both.
-
-The docstring of a public class has the text of each option of its constructor, which is copied from
-`operations/options.py`; that of `FilterInfo` has the text of each field.  Editors show a text at its field.
 """
 
 from __future__ import annotations
 
-import ast
 import io
 import re
 import subprocess
 import sys
-import textwrap
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-PACKAGE: Final = Path(__file__).parents[1] / "bloomredis"
-DRIVERS: Final = PACKAGE / "drivers"
-KINDS: Final = "aio_kinds.py"
-INFO: Final = "../operations/whole/info.py"
-TEXTS: Final = {KINDS: "../operations/options.py", INFO: INFO}
-"""The files with classes whose docstrings list fields, and the files with the texts of the fields."""
+from tools import describe
+from tools.describe import DRIVERS
 
 NAMES: Final[dict[str, dict[str, str]]] = {
     "aio_claiming.py": {"AsyncDriven": "Driven", "aio_claims": "claims"},
@@ -67,13 +58,6 @@ NAMES: Final[dict[str, dict[str, str]]] = {
 }
 """For each source the names to replace."""
 
-DESCRIBED: Final = re.compile(
-    r"^(    :param name: .*?(?=\n    :))(?:\n    :param .*?(?=\n    :))*\n(    :raises.*?Unpack\[(\w+))",
-    re.DOTALL | re.MULTILINE,
-)
-"""The parameters in the docstring of a class, up to the typed dictionary of its constructor."""
-IVARS: Final = re.compile(r"    :ivar .*?(?=\n    \"\"\")", re.DOTALL)
-"""The fields in the docstring of a class."""
 HEADER: Final = "# Made from {} by `make generate`: change that file instead.\n"
 ALTERNATIVE: Final = re.compile(r" \| AsyncIterable\[\w+\]")
 """A type that the synchronous half does not take."""
@@ -161,50 +145,11 @@ def product_of(name: str) -> Path:
     return source.with_name(source.name.removeprefix("aio_"))
 
 
-def field_texts(path: Path) -> dict[str, dict[str, str]]:
-    """Return the texts below the fields of each class: the class's own first, then those of its base."""
-    found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(path.read_text("utf-8")).body:
-        if isinstance(node, ast.ClassDef):
-            own = {
-                field.target.id: text.value.value
-                for field, text in zip(node.body, node.body[1:], strict=False)
-                if isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
-                and isinstance(text, ast.Expr)
-                and isinstance(text.value, ast.Constant)
-                and isinstance(text.value.value, str)
-            }
-            base = ast.unparse(node.bases[0]).partition("[")[0] if node.bases else ""
-            found[node.name] = own | found.get(base, {})
-    return found
-
-
-def listed(role: str, texts: dict[str, str]) -> str:
-    """Return the texts of fields as lines of a docstring."""
-    lines = list[str]()
-    for name, text in texts.items():
-        one = re.sub(r"(\.?)\n +", lambda end: end[1] + " " * (1 + bool(end[1])), text)
-        lines += textwrap.wrap(
-            f":{role} {name}: {one[0].lower()}{one[1:]}", 110, initial_indent="    ",
-            subsequent_indent="        ", break_on_hyphens=False, break_long_words=False,
-        )  # fmt: skip
-    return "\n".join(lines)
-
-
-def described(name: str, text: str) -> str:
-    """Return the source of classes with the texts of the fields in the docstrings."""
-    texts = field_texts(DRIVERS / TEXTS[name])
-    if name == KINDS:
-        return DESCRIBED.sub(lambda own: f"{own[1]}\n{listed('param', texts[own[3]])}\n{own[2]}", text)
-    return IVARS.sub(lambda _: listed("ivar", texts["FilterInfo"]), text)
-
-
 def main() -> None:
     """Write the files that are out of date; with `--check`, name them and fail instead."""
     sources = {name: (DRIVERS / name).read_text("utf-8") for name in NAMES}
-    filled = {name: described(name, (DRIVERS / name).read_text("utf-8")) for name in TEXTS}
-    sources[KINDS] = filled[KINDS]
+    filled = {name: describe.described(name, (DRIVERS / name).read_text("utf-8")) for name in describe.TEXTS}
+    sources[describe.KINDS] = filled[describe.KINDS]
     files = {product_of(name): generated(name, text) for name, text in sources.items()}
     files |= {DRIVERS / name: text for name, text in filled.items()}
     stale = [
