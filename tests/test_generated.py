@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -45,6 +46,18 @@ def test_a_name_that_does_not_occur_is_refused() -> None:
     text = (describe.DRIVERS / "aio_queueing.py").read_text("utf-8").replace("AsyncDriven", "Driven")
     with pytest.raises(SystemExit, match=r"^aio_queueing\.py: these names do not occur: AsyncDriven$"):
         generate.generated("aio_queueing.py", text)
+
+
+@for_each("name", generate.NAMES)
+def test_no_mark_is_in_the_head_of_a_function(name: str) -> None:
+    """A function's signature and docstring belong to one half, or to both."""
+    text = (describe.DRIVERS / name).read_text("utf-8")
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            last = node.body[0].lineno if ast.get_docstring(node) else getattr(node.returns, "end_lineno", 0)
+            head = lines[node.lineno - 1 : last]
+            assert not [line for line in head if re.match(r" *# (asyncio:|sync:|both\.)", line)]
 
 
 MARKED = """\

@@ -25,7 +25,12 @@ from tools import describe
 from tools.describe import DRIVERS
 
 NAMES: Final[dict[str, dict[str, str]]] = {
-    "aio_claiming.py": {"AsyncDriven": "Driven", "aio_claims": "claims"},
+    "aio_claiming.py": {
+        "AsyncDriven": "Driven",
+        "Claiming": "Claim",
+        "aio_claims": "claims",
+        "awaiting": "claims",
+    },
     "aio_claims.py": {
         "AsyncDriven": "Driven",
         "__aenter__": "__enter__",

@@ -39,7 +39,9 @@ B = TypeVar("B")
 class Claimer(AsyncDriven, Generic[I]):
     """The methods that make claims, and those for many claims at once."""
 
-    # asyncio:
+    # asyncio: returns an object that is awaited, or entered by `async with`
+    # sync: @observed
+    # both.
     def claim(
         self,
         item: I | WorkItem,
@@ -48,12 +50,6 @@ class Claimer(AsyncDriven, Generic[I]):
         renew: Renew = True,
         owner: str | None = None,
     ) -> Claiming:
-        # sync: @observed
-        # sync: def claim(
-        # sync:     self, item: I | WorkItem, *, lease: float | timedelta = 30.0,
-        # sync:     renew: Renew = True, owner: str | None = None,
-        # sync: ) -> Claim:
-        # both.
         """Claim an item to work on it; the claim is false if the item is done or another worker holds it.
 
         The block runs in either case, so test the claim first::
@@ -88,11 +84,15 @@ class Claimer(AsyncDriven, Generic[I]):
         options = ClaimOptions.of(lease, owner)
         # asyncio:
         return Claiming(self._claim(item, options, seconds))
+        # sync: return Claim(self, self._answer(self._operations.claim(item, options)), seconds)
+        # both.
 
+    # asyncio:
     @observed
     async def _claim(self, item: I | WorkItem, options: ClaimOptions, seconds: float) -> Claim:
-        # both.
         return Claim(self, await self._answer(self._operations.claim(item, options)), seconds)
+
+    # both.
 
     @observed
     async def claim_many(
