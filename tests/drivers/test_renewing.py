@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from mmh3 import hash_bytes
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ClaimLostError, Skipped
@@ -31,6 +30,7 @@ from tests.drivers.test_forks_in_c import fork as fork_in_c
 from tests.support.background import Child, outcome, started
 from tests.support.clock import Clock, patched
 from tests.support.holes import HOLES
+from tests.support.keys import claim_key
 from tests.support.lines import at_line
 from tests.support.own_tasks import own_tasks_cancelled
 from tests.support.proxy import passed, proxied, refused
@@ -60,14 +60,14 @@ async def made(server: Server) -> AsyncIterator[bloomredis.asyncio.BloomFilter]:
         yield bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
 
 
-def claim_key(client: redis.Redis) -> Any:
+def only_claim(client: redis.Redis) -> Any:
     (key,) = client.keys("*claim*")
     return key
 
 
 def shortened(client: redis.Redis) -> Callable[[], bool]:
     """Shorten the lease of the only claim, and return a condition: it was renewed."""
-    key = claim_key(client)
+    key = only_claim(client)
     client.pexpire(key, SHORT)
     return lambda: int(client.pttl(key)) > SHORT
 
@@ -194,7 +194,7 @@ def test_a_claim_that_no_thread_can_renew(
         patch.setattr(threading.Thread, "start", refuse)
         assert f.claim("a").state == "claimed"
     assert "not renewed and end with their leases: can't start new thread" in caplog.text
-    any_client.delete(claim_key(any_client))
+    any_client.delete(only_claim(any_client))
     with f.claim("b"):
         wait_until("it is renewed", shortened(any_client))
 
@@ -326,7 +326,7 @@ def test_one_thread_waits_for_all_claims(
         claims += [f.claim(f"{lease}", lease=lease) for f in filters[1:] for lease in (3600, 60, 30)]
         assert len(timers()) == len(before) + 1
         for claim in claims:
-            key = key_of(any_client, claim)
+            key = claim_key("seen", claim.item)
             any_client.pexpire(key, SHORT)
             if claim.remaining < 3600:
                 wait_until("it is renewed", lambda: int(any_client.pttl(key)) > SHORT)  # noqa: B023 - at once
@@ -340,7 +340,7 @@ def test_a_claim_is_renewed_for_a_day(
     """The log has a line after an hour, and one at the end."""
     f = make(any_client)
     with f.claim("other", renew=200_000) as other, f.claim("a") as claim:
-        key = key_of(any_client, claim)
+        key = claim_key("seen", claim.item)
         clock.advance(3599)
         wait_until("it is renewed", lambda: claim.remaining)
         assert not caplog.messages
@@ -354,8 +354,10 @@ def test_a_claim_is_renewed_for_a_day(
         wait_until("it ends", lambda: "'a' was renewed for 86" in caplog.text)
         assert len(caplog.messages) == 3
         any_client.pexpire(key, SHORT)
-        any_client.pexpire(key_of(any_client, other), SHORT)
-        wait_until("the other is renewed", lambda: int(any_client.pttl(key_of(any_client, other))) > SHORT)
+        any_client.pexpire(claim_key("seen", other.item), SHORT)
+        wait_until(
+            "the other is renewed", lambda: int(any_client.pttl(claim_key("seen", other.item))) > SHORT
+        )
         assert int(any_client.pttl(key)) <= SHORT
         other.release()
         claim.release()
@@ -391,7 +393,7 @@ def test_a_batch_is_renewed_if_asked(any_server: Server, any_client: redis.Redis
             await renewed(await f.claim_many(["a", "b"]), await f.claim_many(["c", "d"], renew=True))
 
     async def renewed(without: list[Any], asked: list[Any]) -> None:
-        keys = [key_of(any_client, each) for each in (*without, *asked)]
+        keys = [claim_key("seen", each.item) for each in (*without, *asked)]
         for key in keys:
             any_client.pexpire(key, SHORT)
         await until(lambda: all(int(any_client.pttl(key)) > SHORT for key in keys[2:]))
@@ -413,7 +415,7 @@ def test_a_loss_ends_the_block_with_an_error(
 
     def work() -> None:
         with f.claim("a") as claim:
-            any_client.delete(claim_key(any_client))
+            any_client.delete(only_claim(any_client))
             wait_until("the loss is noticed", lambda: claim.lost)
             assert not claim
 
@@ -441,14 +443,14 @@ def test_the_work_may_end_with_its_own_error(any_client: redis.Redis) -> None:
 
     def fail() -> None:
         with f.claim("a") as claim:
-            any_client.delete(claim_key(any_client))
+            any_client.delete(only_claim(any_client))
             wait_until("the loss is noticed", lambda: claim.lost)
             raise KeyError("a")
 
     with pytest.raises(KeyError):
         fail()
     with f.claim("b") as claim:
-        any_client.delete(claim_key(any_client))
+        any_client.delete(only_claim(any_client))
         wait_until("the loss is noticed", lambda: claim.lost)
         with pytest.raises(ClaimLostError):
             claim.commit()
@@ -478,7 +480,7 @@ def test_a_forgotten_claim_ends_with_its_lease(any_client: redis.Redis) -> None:
     held, forgotten = f.claim("held", lease=2), f.claim("a", lease=2)
     assert held
     assert forgotten
-    key = key_of(any_client, held)
+    key = claim_key("seen", held.item)
     del forgotten
     wait_until("the other one is over", lambda: any_client.keys("*claim*") == [key])
     assert other.claim("a")
@@ -523,7 +525,7 @@ def test_nothing_of_it_survives_a_fork(any_server: Server) -> None:
         def work() -> tuple[int, bool]:
             threads = threading.active_count()
             with any_server.client() as own, f.with_client(own).claim("b") as mine:
-                key = key_of(own, mine)
+                key = claim_key("seen", mine.item)
                 own.pexpire(key, SHORT)
                 wait_until("it is renewed", lambda: int(own.pttl(key)) > SHORT)
                 return threads, bool(mine)
@@ -561,7 +563,7 @@ def test_a_child_renews_no_claim_of_its_parent(
                 return list(own.keys("*claim*"))
 
         ending = Child(parent)
-        wait_until("the parent's claim is over", lambda: client_keys() == [key_by_name("child's")])
+        wait_until("the parent's claim is over", lambda: client_keys() == [claim_key("seen", "child's")])
         f = make(client)
         assert (f.claim("parent's").state, f.claim("child's").state) == ("claimed", "busy")
         os.close(end)
@@ -612,7 +614,7 @@ def test_remaining_says_when_to_come_again(bloom: Any, client: redis.Redis) -> N
     f = bloom(client, "seen", **SIZE)
     claims = f.claim_many(["a", "b"], lease=20)
     busy = f.claim_many(["b", "c", "a"])
-    client.pexpire(key_of(client, claims[0]), 5_000)
+    client.pexpire(claim_key("seen", claims[0].item), 5_000)
     again = f.claim("a")
     assert [each.state for each in busy] == ["busy", "claimed", "busy"]
     assert all(19 < each.remaining <= 20.001 for each in (busy[0], busy[2]))
@@ -621,15 +623,6 @@ def test_remaining_says_when_to_come_again(bloom: Any, client: redis.Redis) -> N
     f.release_many(claims[:1])
     f.commit_many(claims[1:])
     assert [each.remaining for each in (*claims, f.claim("b"))] == [0, 0, 0]
-
-
-def key_by_name(item: str) -> bytes:
-    return f"{{seen}}:claim:{hash_bytes(item).hex()}".encode()
-
-
-def key_of(client: redis.Redis, claim: Any) -> Any:
-    (key,) = (each for each in client.keys("*claim*") if client.get(each) == claim._state.value)
-    return key
 
 
 @for_each(("renew", "error"), [(None, TypeError), ("yes", TypeError), (-1, ValueError), (0, ValueError)])

@@ -200,10 +200,10 @@ LONG: Any = "x" * 10**6
         lambda f: f.add("a", token=LONG),
         lambda f: f.claim("a", lease=LONG),
         lambda f: f.expire(10**5000),
-        lambda f: BloomFilter(f._client, "f", capacity=1, error_rate=0.1, ttl=LONG),  # tested on purpose
-        lambda f: BloomFilter(f._client, "f", on_lost=LONG),
-        lambda f: BloomFilter("f", f._client),  # type: ignore[arg-type]  # tested on purpose
-        lambda f: BloomFilter(f._client, [LONG]),  # type: ignore[arg-type]  # tested on purpose
+        lambda f: BloomFilter(NoClient(), "f", capacity=1, error_rate=0.1, ttl=LONG),  # tested on purpose
+        lambda f: BloomFilter(NoClient(), "f", on_lost=LONG),
+        lambda f: BloomFilter("f", NoClient()),  # type: ignore[arg-type]  # tested on purpose
+        lambda f: BloomFilter(NoClient(), [LONG]),  # type: ignore[arg-type]  # tested on purpose
     ],
 )
 def test_messages_are_short(call: Callable[[Any], object]) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import redis
-from mmh3 import hash_bytes
 
 from bloomredis import BloomFilter, ClaimLostError, OutcomeUnknownError
 from tests.support.clock import Clock
+from tests.support.keys import claim_key
 from tests.support.proxy import after, lost, passed, proxied
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -62,7 +62,7 @@ def test_a_key_that_is_no_claim_loses_only_that_claim(bloom: Any, client: redis.
     """Another program has overwritten it: the other claims of the call go on, and its key stays."""
     f = make(bloom, client)
     claims = f.claim_many(["a", "b"])
-    overwritten = f"{{seen}}:claim:{hash_bytes('b').hex()}"
+    overwritten = claim_key("seen", "b")
     client.delete(overwritten)
     client.rpush(overwritten, "of another program")
     if verb == "extend":

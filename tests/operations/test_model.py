@@ -11,9 +11,9 @@ import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from mmh3 import hash_bytes
 
 from bloomredis import ClaimLostError, FilterLostError, FilterNotFoundError
+from tests.support.keys import claim_key
 from tests.support.sizes import examples
 
 WORKERS = st.sampled_from([0, 1])
@@ -179,7 +179,7 @@ class Machine(RuleBasedStateMachine):
     @rule(item=ITEMS)
     def a_lease_runs_out(self, item: str) -> None:
         if self.holders.pop(item, None):
-            self.client.delete(f"{{seen}}:claim:{hash_bytes(item).hex()}")
+            self.client.delete(claim_key("seen", item))
 
     # -- the filter as a whole
 

@@ -24,6 +24,7 @@ from bloomredis.bits.module_items import MADE, marking, packed
 from bloomredis.protocol.steps import Reply
 from bloomredis.stored.module.header import read_state
 from tests.conftest import ANY, BINARIES, FAKE, REAL
+from tests.support.keys import claim_key
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server, running
 from tests.support.values import for_each
@@ -432,6 +433,6 @@ def test_commits_where_the_module_grows_no_more(module_client: redis.Redis) -> N
     assert 0 < done < 12
     assert [claim.state for claim in claims] == ["done"] * done + ["claimed"] * (12 - done)
     assert all(f.contains_many([claim.item for claim in claims[:done]]))
-    keys = [f._operations.claims.key(claim.item.encode()) for claim in claims]
+    keys = [claim_key("seen", claim.item) for claim in claims]
     assert [module_client.exists(key) for key in keys] == [0] * done + [1] * (12 - done)
     assert f.release_many(claims[done:]) == ["released"] * (12 - done)

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter, ScalingBloomFilter
+from tests.support.keys import claim_key
 from tests.support.texts import text_of
 
 pytestmark = pytest.mark.every_server
@@ -137,7 +138,7 @@ def test_many_commits_share_scripts(client: redis.Redis) -> None:
     claims = f.claim_many([f"{i}" for i in range(450)])
     f.add("7")
     for i in range(0, 450, 9):
-        client.delete(claims[i]._operations.claims.key(f"{i}"))
+        client.delete(claim_key("many", f"{i}"))
     states = f.commit_many(claims)
     assert states == ["lost" if i % 9 == 0 else "done" for i in range(450)]
     assert f.info().count == 400
@@ -155,5 +156,5 @@ def test_a_claim_that_was_overwritten_is_lost_alone(client: redis.Redis, identit
 def test_an_overwritten_claim_is_busy(client: redis.Redis) -> None:
     """It is not a loss of the filter, and does not block the other items."""
     f = BloomFilter(client, "seen", capacity=1000, error_rate=1e-6)
-    client.lpush(f._operations.claims.key(b"1"), "not a claim")
+    client.lpush(claim_key("seen", "1"), "not a claim")
     assert [claim.state for claim in f.claim_many(["0", "1", "2"])] == ["claimed", "busy", "claimed"]

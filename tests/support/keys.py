@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import redis
+from mmh3 import hash_bytes
+
+
+def claim_key(name: str, item: str) -> bytes:
+    """Return the key of the claim on an item."""
+    return f"{{{name}}}:claim:{hash_bytes(item).hex()}".encode()
 
 
 def beside(client: redis.Redis, kind: str) -> list[bytes]:

@@ -12,7 +12,6 @@ import pytest
 import redis
 import redis.asyncio
 import redis.asyncio.cluster
-from mmh3 import hash_bytes
 
 import bloomredis.asyncio
 from bloomredis import (
@@ -30,6 +29,7 @@ from bloomredis.protocol import cluster
 from tests.support.background import Child
 from tests.support.cluster_clients import SMALL
 from tests.support.clusters import NODE_TIMEOUT, Cluster
+from tests.support.keys import claim_key
 from tests.support.own_tasks import own_tasks_cancelled
 from tests.support.sharding import ITEMS, OPTIONS
 from tests.support.values import for_each
@@ -145,7 +145,7 @@ def test_a_claim_is_renewed_on_a_cluster(cluster_client: Any) -> None:
     """A claim is renewed while its block runs, and its token can be used elsewhere."""
     f = BloomFilter(cluster_client, "seen", **SMALL)
     with f.claim("a", lease=6) as claim:
-        key = f"{{seen}}:claim:{hash_bytes('a').hex()}"
+        key = claim_key("seen", "a")
         cluster_client.pexpire(key, 4000)
         wait_until("it is renewed", lambda: cluster_client.pttl(key) > 4000)
         assert not Claim.from_token(f, claim.token).lost
