@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
-import pytest
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
@@ -23,6 +22,7 @@ from bloomredis.protocol.calls import ScriptCall, finish_call
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.steps import Op, Outcome, Reply
+from tests.support.values import for_each
 
 ADD: Final = scripts.load_script("add", variant=("one", "bits"))
 ANSWERED, REFUSED, NOT_SENT, PENDING = Verdict
@@ -329,17 +329,17 @@ TOGETHER: Final[dict[str, tuple[list[Any], list[Verdict], Iterable[str]]]] = {
 """What two calls are after these attempts in one round trip, and in which ways."""
 
 
-@pytest.mark.parametrize("driver", ["sync", "asyncio"])
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("attempts", EVERYWHERE)
+@for_each("driver", ["sync", "asyncio"])
+@for_each("way", WAYS)
+@for_each("attempts", EVERYWHERE)
 def test_a_call_is_judged_by_all_its_attempts(way: str, driver: str, attempts: str) -> None:
     """A call that was sent once is pending until an attempt is answered."""
     outcomes, verdict = EVERYWHERE[attempts]
     assert judged(way, driver, outcomes) == [verdict]
 
 
-@pytest.mark.parametrize("driver", ["sync", "asyncio"])
-@pytest.mark.parametrize("attempts", DEPENDING)
+@for_each("driver", ["sync", "asyncio"])
+@for_each("attempts", DEPENDING)
 def test_a_client_may_hide_attempts(driver: str, attempts: str) -> None:
     """A server's refusal that the client met may follow a lost attempt that it does not tell of."""
     outcomes, verdicts = DEPENDING[attempts]
@@ -348,8 +348,8 @@ def test_a_client_may_hide_attempts(driver: str, attempts: str) -> None:
     }
 
 
-@pytest.mark.parametrize("driver", ["sync", "asyncio"])
-@pytest.mark.parametrize("attempts", TOGETHER)
+@for_each("driver", ["sync", "asyncio"])
+@for_each("attempts", TOGETHER)
 def test_calls_in_one_round_trip_are_judged_alone(driver: str, attempts: str) -> None:
     """A lost attempt loses each of them, and each keeps its own outcome."""
     outcomes, verdicts, ways = TOGETHER[attempts]

@@ -8,6 +8,7 @@ import importlib
 import itertools
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError, ShardedBloomFilter
-from bloomredis.drivers.connections.direct import AsyncDirectClient, DirectClient
+from bloomredis.drivers.connections.direct import DirectClient, connect_direct
 from tests.support.kept_calls import RENAMED
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
@@ -52,7 +53,7 @@ FACTS = {
     "full": [True, True],
     "observed": ["EVALSHA"],
     "asyncio answers": [50, True, False],
-    "asyncio together": 29_900,
+    "asyncio together": 9_900,
     "asyncio closed": True,
     "asyncio cancelled": [False, True],
 }
@@ -61,7 +62,7 @@ FACTS = {
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def collected() -> Iterator[None]:
     """Collect a pool that an interrupt left locked, here in the thread that holds the lock."""
     yield
@@ -74,9 +75,15 @@ def make(client: Any) -> BloomFilter:
 
 def kept(client: Any) -> BloomFilter:
     """Return a filter whose calls bypass the client's methods."""
-    f = make(client)
-    assert isinstance(f._transport, DirectClient)
-    return f
+    assert isinstance(connect_direct(client), DirectClient)
+    return make(client)
+
+
+def free(client: redis.Redis) -> Any:
+    """Return the connection that the next call uses."""
+    connection = client.connection_pool.get_connection()
+    client.connection_pool.release(connection)
+    return connection
 
 
 def connections(client: redis.Redis) -> int:
@@ -195,28 +202,18 @@ OTHERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def class_for(client: Any) -> Any:
-    return bloomredis.asyncio.BloomFilter if isinstance(client, redis.asyncio.Redis) else BloomFilter
-
-
 @for_each("name", OTHERS)
 def test_other_clients_are_used_as_they_are(name: str) -> None:
     """If something could notice the difference, calls use the client's own methods."""
     client = OTHERS[name]()
-    assert class_for(client)(client, "kept", capacity=100, error_rate=0.01)._transport is client
+    assert connect_direct(client) is client
 
 
 def test_single_connection_clients(own: redis.Redis, any_server: Server) -> None:
     """A single-connection client uses its one connection and no pool."""
     with any_server.client(single_connection_client=True) as single:
         f = make(single)
-        assert (f._transport, f.add("a"), f.add("a")) == (single, True, False)
-
-
-def test_plain_clients_are_kept(own: redis.Redis) -> None:
-    """Calls bypass the overhead of plain clients of both kinds."""
-    twin = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(), "kept", capacity=1, error_rate=0.1)
-    assert (type(make(own)._transport), type(twin._transport)) == (DirectClient, AsyncDirectClient)
+        assert (connect_direct(single), f.add("a"), f.add("a")) == (single, True, False)
 
 
 class Cached(redis.connection.UnixDomainSocketConnection):
@@ -247,12 +244,20 @@ def test_a_client_with_a_cache_of_its_own() -> None:
         pool.disconnect()
 
 
-def test_a_copy_decides_by_its_own_client(own: redis.Redis) -> None:
+def test_a_copy_decides_by_its_own_client(
+    own: redis.Redis, any_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A filter that was pickled gets its transport with its client."""
-    copy = BloomFilter.__new__(BloomFilter)
-    copy.__setstate__(make(own).__getstate__())
-    assert type(copy.with_client(own)._transport) is DirectClient
-    assert type(copy.with_client(Overriding())._transport) is Overriding
+    copy = pickle.loads(pickle.dumps(make(own)))  # noqa: S301 - its own pickle
+    taken = []
+    for client in (own, Overriding(unix_socket_path=any_server.socket)):
+        f = copy.with_client(client)
+        f.add("a")
+        get = Mock(wraps=client.connection_pool.get_connection)
+        monkeypatch.setattr(client.connection_pool, "get_connection", get)
+        f.add("b")
+        taken.append(get.call_count)
+    assert taken == [0, 1]
 
 
 def test_a_wrapper_of_the_class_sees_calls(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,22 +295,29 @@ def test_instrumented_connections_are_left_alone(own: redis.Redis, monkeypatch: 
 class Posing:
     """A wrapper whose class pretends to be that of the method, like wrapt's."""
 
-    def __init__(self, method: Any) -> None:
-        self._method = method
+    def __init__(self, method: Any, calls: list[object]) -> None:
+        self._method, self._calls = method, calls
 
     def __getattribute__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "_method"), name)
 
     def __get__(self, instance: object, kind: type) -> Any:
-        return self if instance is None else object.__getattribute__(self, "_method").__get__(instance, kind)
+        if instance is None:
+            return self
+        object.__getattribute__(self, "_calls").append(instance)
+        return object.__getattribute__(self, "_method").__get__(instance, kind)
 
 
 def test_a_wrapper_that_poses_as_a_method_is_seen(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its __class__ is that of a method, yet calls go through the wrapper."""
-    posing = Posing(redis.Redis.execute_command)
+    calls = list[object]()
+    posing = Posing(redis.Redis.execute_command, calls)
     assert isinstance(posing, type(redis.Redis.execute_command))
+    f = make(own)
+    f.add("a")
     monkeypatch.setattr(redis.Redis, "execute_command", posing)
-    assert not isinstance(BloomFilter(own, "seen", **SIZE)._transport, DirectClient)
+    f.add("b")
+    assert calls == [own]
 
 
 def test_a_response_callback_is_called(own: redis.Redis) -> None:
@@ -324,12 +336,15 @@ def test_a_response_callback_is_called(own: redis.Redis) -> None:
 def test_metrics_of_the_package(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """If redis-py measures calls, they use the client's own methods."""
     providers = pytest.importorskip("redis.observability.providers")
-    f = make(own)
-    f.add("a")
+    make(own).add("a")
+    direct = connect_direct(own)
+    taken = direct.take()
+    assert taken
+    direct.give(taken)
     instance = providers.ObservabilityInstance()
     monkeypatch.setattr(instance, "_provider_manager", object())
     monkeypatch.setattr(providers, "_observability_instance", instance)
-    assert not f._transport.take()
+    assert not direct.take()
 
 
 @pytest.mark.parametrize(
@@ -357,8 +372,8 @@ def test_over_tls(tmp_path: Path) -> None:
         f.add("warm")
         before = connections(own)
         assert [f.add(i % 50) for i in range(100)] == [True] * 50 + [False] * 50
-        (connection,) = f._transport.take()
-        f._transport.pool.release(connection)
+        (connection,) = connect_direct(own).take()
+        own.connection_pool.release(connection)
         assert connections(own) == before
 
 
@@ -379,9 +394,7 @@ def test_health_checks(any_server: Server, own: redis.Redis) -> None:
         f = make(other)
         f.add("a")
         own.config_resetstat()
-        (connection,) = f._transport.take()
-        connection.next_health_check = 0
-        f._transport.pool.release(connection)
+        free(other).next_health_check = 0
         f.add("b")
         assert own.info("commandstats")["cmdstat_ping"]["calls"] == 1
 
@@ -390,7 +403,7 @@ def test_a_new_token_is_used_after_the_call(own: redis.Redis, monkeypatch: pytes
     """A connection that must authenticate again returns to the pool, which does it."""
     f, released = make(own), []
     f.add("a")
-    (connection,) = own.connection_pool._available_connections
+    connection = free(own)
     connection._re_auth_token = object()
 
     def release(each: Any) -> None:
@@ -501,6 +514,7 @@ def test_a_call_that_times_out_leaves_nothing_behind(
         assert (f.contains("nobody"), f.contains("warm")) == (False, True)
 
 
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError, redis.ConnectionError])
 def test_an_exception_before_the_reply_is_read(
     own: redis.Redis, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
@@ -508,7 +522,7 @@ def test_an_exception_before_the_reply_is_read(
     """If a signal handler raises before the reply, the connection is closed and the answer is kept."""
     f = make(own)
     f.add("warm")
-    (connection,) = own.connection_pool._available_connections
+    connection = free(own)
     with monkeypatch.context() as patch:
         patch.setattr(connection, "read_response", _raising(error))
         with pytest.raises((error, OutcomeUnknownError)):
@@ -516,33 +530,37 @@ def test_an_exception_before_the_reply_is_read(
     assert (f.contains("nobody"), f.add("a")) == (False, True)
 
 
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize(
     "where",
     [DirectClient.call, DirectClient.exchange, DirectClient.take, DirectClient.reply, DirectClient.give],
 )
-def test_an_exception_at_any_line_loses_no_connection(own: redis.Redis, where: Callable[..., Any]) -> None:
-    """After an exception at any line each connection is in the pool once or closed, never leaked."""
-    f = make(own)
+def test_an_exception_at_any_line_loses_no_connection(any_server: Server, where: Callable[..., Any]) -> None:
+    """After an exception at any line the connection is in the pool once, never leaked."""
+    single = any_server.client(max_connections=1, retry=Retry(NoBackoff(), 0))
+    f = kept(single)
     f.add("warm")
-    pool = own.connection_pool
+    pool = single.connection_pool
     for number in itertools.count():
         try:
             with at_line(where, number, interrupt):
                 f.add(f"item {number}")
         except Interrupt:
-            free = pool._available_connections
-            assert set(free) >= pool._in_use_connections
-            assert len(free) == len(set(free)) == 1
+            connection = pool.get_connection()
+            with pytest.raises(redis.ConnectionError):
+                pool.get_connection()
+            pool.release(connection)
         else:
             break
         assert (f.contains("nobody"), f.contains(f"item {number}") or f.add(f"item {number}")) == (
             False,
             True,
         )
-        assert not pool._in_use_connections
     assert number >= 2
+    single.close()
 
 
+@pytest.mark.usefixtures("collected")
 def test_an_alarm_is_not_taken_for_a_closed_connection(own: redis.Redis) -> None:
     """A TimeoutError that a signal handler raises is the call's error, wherever it is raised."""
     f = make(own)
@@ -564,13 +582,16 @@ def test_a_connection_that_another_thread_closes(
     own: redis.Redis, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """If another thread closes the socket during the check, the client connects again."""
-    f = make(own)
+    f, direct = make(own), connect_direct(own)
     f.add("warm")
-    (connection,) = own.connection_pool._available_connections
+    connection = free(own)
     with monkeypatch.context() as patch:
         patch.setattr(connection._parser, "can_read", Mock(side_effect=error))
-        assert not f._transport.take()
-    assert (f.add("a"), own.connection_pool._in_use_connections) == (True, set())
+        assert not direct.take()
+    assert f.add("a")
+    pool = own.connection_pool
+    assert pool.get_connection() is connection  # it went back
+    pool.release(connection)
 
 
 @pytest.mark.parametrize("what", ["writelines", "transport"])
@@ -581,7 +602,9 @@ def test_a_connection_that_uvloop_has_closed(any_server: Server, what: str) -> N
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket, **async_retrying(1)) as client:
             f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=100, error_rate=0.001)
             assert await f.add("warm")
-            (connection,) = client.connection_pool._available_connections
+            pool: Any = client.connection_pool
+            connection = await pool.get_connection()
+            await pool.release(connection)
             gone = Mock(wraps=connection._writer)
             failing = gone if what == "writelines" else gone.transport
             name = "writelines" if what == "writelines" else "get_write_buffer_size"
@@ -603,7 +626,9 @@ def test_a_pool_that_fails_to_take_a_connection_back(
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
             f = bloomredis.asyncio.BloomFilter(client, "kept", **SIZE)
             await f.add("warm")
-            (connection,) = client.connection_pool._available_connections
+            pool: Any = client.connection_pool
+            connection = await pool.get_connection()
+            await pool.release(connection)
             connection._should_reconnect = True
             release, calls = client.connection_pool.release, []
 
@@ -635,7 +660,7 @@ def test_an_exception_between_the_replies_of_a_pipeline(
     """No later call reads the remaining replies."""
     f = ShardedBloomFilter(own, "sharded", capacity=1000, error_rate=1e-9, shards=4)
     f.add_many(range(20))
-    (connection,) = own.connection_pool._available_connections
+    connection = free(own)
     replies = [connection.read_response, _raising(KeyboardInterrupt)]
 
     def read_response(**options: Any) -> Any:
@@ -673,9 +698,9 @@ def test_greenlets(any_server: Server, own: redis.Redis) -> None:
             f"client = redis.Redis(unix_socket_path={any_server.socket!r})\n"
             "f = bloomredis.BloomFilter(client, 'green', capacity=10000, error_rate=1e-9)\n"
             "f.clear()\n"
-            "f.add_many(range(0, 2000, 2))\n"
-            "jobs = [gevent.spawn(lambda k=k: [f.add(i) for i in range(k, 2000, 20)]) for k in range(20)]\n"
+            "f.add_many(range(0, 600, 2))\n"
+            "jobs = [gevent.spawn(lambda k=k: [f.add(i) for i in range(k, 600, 20)]) for k in range(20)]\n"
             "gevent.joinall(jobs, timeout=50)\n"
-            "assert [job.value for job in jobs] == [[k % 2 == 1] * 100 for k in range(20)]\n"
+            "assert [job.value for job in jobs] == [[k % 2 == 1] * 30 for k in range(20)]\n"
         )
         subprocess.run([sys.executable, "-c", program], timeout=60, cwd=ROOT, check=True)

@@ -167,10 +167,10 @@ class Async:
     async def together(self) -> object:
         """New items of a batch over shards that is larger than a socket's buffer."""
         shards = bloomredis.asyncio.ShardedBloomFilter(
-            self.client, "asyncio sharded", capacity=100_000, error_rate=1e-9, shards=16
+            self.client, "asyncio sharded", capacity=30_000, error_rate=1e-9, shards=8
         )
         await shards.add_many(range(100))
-        return sum(await shards.add_many(range(30_000)))
+        return sum(await shards.add_many(range(10_000)))
 
     async def closed(self) -> object:
         """The answer after the server has closed the connection."""
