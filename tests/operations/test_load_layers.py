@@ -139,8 +139,8 @@ def fake() -> Any:
 
 
 @for_each("kind, full", [
-    ("ScalingBloomFilter", [500, 1000, 2000, 1500]),
-    ("RotatingBloomFilter", [500] * 10),
+    ("ScalingBloomFilter", [500, 1000, 500]),
+    ("RotatingBloomFilter", [500] * 4),
 ])  # fmt: skip
 @for_each("layout", planning.NAMES)
 def test_layers_are_filled_one_after_the_other(
@@ -151,13 +151,13 @@ def test_layers_are_filled_one_after_the_other(
         f = bloom(client, "seen", kind=kind, layout=layout, **KINDS[kind])
         f.add_many(ITEMS[100:800])
         done: list[int] = []
-        assert f.update(iter([*ITEMS, *ITEMS[:100]]), done.append) == 5100
-        assert done[-1] == 5100
+        assert f.update(iter([*ITEMS[:2000], *ITEMS[:100]]), done.append) == 2100
+        assert done[-1] == 2100
         assert done == sorted(set(done))
         assert counts(f) == full
-        assert f.update(reversed(ITEMS)) == 5000
+        assert f.update(reversed(ITEMS[:2000])) == 2000
         assert counts(f) == full
-        assert all(f.contains_many(ITEMS))
+        assert all(f.contains_many(ITEMS[:2000]))
         assert not_fuller_than_counted(f)
         assert not client.keys("*segment*")
 
@@ -231,24 +231,24 @@ def test_no_item_is_read_for_a_layer_of_its_own(client: redis.Redis, kind: str) 
 
 
 @for_each("kind", KINDS)
-def test_a_process_that_dies_on_the_way(client: redis.Redis, kind: str) -> None:
+def test_a_process_that_dies_on_the_way(client: redis.Redis, kind: str, seed: int) -> None:
     """If it dies before any round trip, no layer exceeds its count, and the next load adds the rest."""
-    left = 0
+    left = seed % 2
     while True:
         client.flushall()
         f = make(client, kind)
         f.add_many(ITEMS[:200])
         try:
-            make(MortalClient(client, left), kind).update(ITEMS[:1700])
+            make(MortalClient(client, left), kind).update(ITEMS[:1100])
             break
         except Died:
             assert not_fuller_than_counted(f), left
-            f.update(ITEMS[:1700])
-            assert all(f.contains_many(ITEMS[:1700])), left
+            f.update(ITEMS[:1100])
+            assert all(f.contains_many(ITEMS[:1100])), left
             assert not_fuller_than_counted(f), left
-        left += 1
-    assert left > 30
-    assert sum(counts(f)) == 1700
+        left += 2
+    assert left > 20
+    assert sum(counts(f)) == 1100
 
 
 @for_each("kind", KINDS)
@@ -315,9 +315,9 @@ def test_known_items_do_not_lower_the_count_of_an_overfull_layer(client: redis.R
 
 
 @for_each("kind", KINDS)
-def test_others_who_add_before_any_round_trip(client: redis.Redis, kind: str) -> None:
+def test_others_who_add_before_any_round_trip(client: redis.Redis, kind: str, seed: int) -> None:
     """Others' items may make the filter grow or leave little room: all are in, and counted once."""
-    for at in range(1, 60, 2):
+    for at in range(1 + seed % 4, 60, 4):
         client.flushall()
         f, other = make(client, kind), make(client, kind)
         f.add_many(ITEMS[:50])
@@ -335,7 +335,7 @@ def test_others_who_add_before_any_round_trip(client: redis.Redis, kind: str) ->
 
 def test_a_slice_that_ends_before_any_round_trip(fake: Any, clock: Clock, seed: int) -> None:
     """All items are in a layer that has the whole window before it; each is counted once."""
-    at, over = 1 + seed % 2, False
+    at, over = 1 + seed % 4, False
     while not over:
         fake.flushall()
         f = make(fake, "RotatingBloomFilter", capacity=1000)
@@ -346,14 +346,14 @@ def test_a_slice_that_ends_before_any_round_trip(fake: Any, clock: Clock, seed: 
         assert all(f.contains_many(ITEMS[:600])), at
         assert not_fuller_than_counted(f), at
         assert sum(counts(f)) == 600, at
-        at += 2
+        at += 4
     assert at > 20
 
 
 @for_each("count", [300, 600])
 def test_items_of_a_layer_that_ends_meanwhile(fake: Any, clock: Clock, count: int, seed: int) -> None:
     """They are added again, so the loader has them for a whole window."""
-    at, over = 1 + seed % 2, False
+    at, over = 1 + seed % 4, False
     while not over:
         fake.flushall()
         f = make(fake, "RotatingBloomFilter")
@@ -364,13 +364,13 @@ def test_items_of_a_layer_that_ends_meanwhile(fake: Any, clock: Clock, count: in
         make(Interrupted(fake, once), "RotatingBloomFilter").update(ITEMS[:count])
         over = once.left > 0
         assert all(f.contains_many(ITEMS[:count])), at
-        at += 2
+        at += 4
     assert at > 5
 
 
 @for_each("kind", KINDS)
 @for_each("change", ["clear", "evict the newest", "evict an older", "evict the record"])
-def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: str) -> None:
+def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: str, seed: int) -> None:
     """The load detects it as an add does, and never returns for a filter that lacks its items."""
 
     def lose() -> None:
@@ -382,7 +382,7 @@ def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: st
             )
 
     noticed = 0
-    for at in range(1, 200):
+    for at in range(1 + seed % 2, 200, 2):
         client.flushall()
         make(client, kind).add_many(ITEMS[:700])
         once = Once(1000, lose)
@@ -396,7 +396,7 @@ def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: st
             continue
         assert once.left >= 0, at
         break
-    assert noticed > 8
+    assert noticed > 4
 
 
 @for_each("kind", KINDS)
@@ -442,7 +442,7 @@ def test_two_threads_load_the_same(server: Server, kind: str) -> None:
 
     assert race_threads(work, 3) == [[True]] * 3
     with server.client() as client:
-        everything_is_in(make(client, kind), most=3)
+        everything_is_in(make(client, kind), ITEMS, most=3)
 
 
 def test_processes_load_the_same(any_server: Server) -> None:
@@ -450,8 +450,8 @@ def test_processes_load_the_same(any_server: Server) -> None:
     with any_server.client() as client:
         for kind in KINDS:
             client.flushall()
-            assert race_processes(loads_of[kind], any_server.url, ITEMS, 3) == [[True]] * 3
-            everything_is_in(make(client, kind), most=3)
+            assert race_processes(loads_of[kind], any_server.url, ITEMS[:2000], 3) == [[True]] * 3
+            everything_is_in(make(client, kind), ITEMS[:2000], most=3)
 
 
 def loads_scaling(url: str, items: Sequence[str], worker: int) -> list[bool]:
@@ -471,18 +471,18 @@ def loads_into(url: str, kind: str, items: Sequence[str], worker: int) -> bool:
         return bool(make(client, kind).update(order) == len(items))
 
 
-def everything_is_in(f: Any, most: int) -> None:
+def everything_is_in(f: Any, items: list[str], most: int) -> None:
     """Check that all items are in, each counted once to `most` times: once by each of the loads."""
-    assert all(f.contains_many(ITEMS))
+    assert all(f.contains_many(items))
     assert not_fuller_than_counted(f)
-    assert len(ITEMS) <= sum(counts(f)) <= most * len(ITEMS)
+    assert len(items) <= sum(counts(f)) <= most * len(items)
     assert all(layer.count <= layer.capacity for layer in f.info().layers)
 
 
 @for_each("kind", KINDS)
 def test_others_may_add_meanwhile(server: Server, kind: str) -> None:
     """No bit of either is lost, though both make the filter grow."""
-    others = [f"other-{i}" for i in range(3000)]
+    others = [f"other-{i}" for i in range(1000)]
 
     def add() -> None:
         with server.client() as client:
@@ -494,10 +494,10 @@ def test_others_may_add_meanwhile(server: Server, kind: str) -> None:
     thread.start()
     with server.client() as client:
         f = make(client, kind)
-        f.update(ITEMS)
+        f.update(ITEMS[:3000])
         thread.join()
-        assert all(f.contains_many([*ITEMS, *others]))
-        assert sum(counts(f)) == pytest.approx(8000, abs=100)
+        assert all(f.contains_many([*ITEMS[:3000], *others]))
+        assert sum(counts(f)) == pytest.approx(4000, abs=100)
         assert not_fuller_than_counted(f)
 
 
@@ -528,7 +528,7 @@ class Disturbed:
         return self._client.pipeline(transaction=transaction)
 
 
-@sized("seeds", make_test=4, make_test_all=100)
+@sized("seeds", make_test=2, make_test_all=100)
 @pytest.mark.parametrize("kind", KINDS)
 def test_others_faults_and_the_clock(fake: Any, clock: Clock, kind: str, seeds: int) -> None:
     """In any order of faults, each item reported as loaded is in, and no layer exceeds its capacity."""
@@ -551,11 +551,11 @@ def test_others_faults_and_the_clock(fake: Any, clock: Clock, kind: str, seeds: 
 @for_each("layout", planning.NAMES)
 def test_the_error_rate(client: redis.Redis, kind: str, layout: str) -> None:
     """It stays below the configured rate when all layers are full."""
-    f = make(client, kind, error_rate=0.01, layout=layout, capacity=2000)
-    count = 2000 * 15 if kind == "ScalingBloomFilter" else 500 * 8
+    f = make(client, kind, error_rate=0.01, layout=layout, capacity=1000)
+    count = 1000 * 15 if kind == "ScalingBloomFilter" else 250 * 8
     f.update(f"item-{i}" for i in range(count))
-    absent = sum(f.contains_many([f"absent-{i}" for i in range(20_000)]))
-    assert absent <= 200 + 3 * 200**0.5
+    absent = sum(f.contains_many([f"absent-{i}" for i in range(10_000)]))
+    assert absent <= 100 + 3 * 100**0.5
     assert not_fuller_than_counted(f)
 
 
