@@ -56,9 +56,9 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         object that lives longer raises `FilterLostError` then: for items that are to be forgotten one by one,
         use a `RotatingBloomFilter`.
     :param on_full: the reaction to a new item in a filter that has `capacity` items, whoever added them.
-        `"warn"` (the default) logs one warning in each process, and adds the item.  `"raise"` raises
-        `FilterFullError`; a batch stops there, with `BatchInterruptedError`, and so does a claim, but never a
-        commit.
+        `"warn"` (the default) adds the item; each process logs a warning, and again at each doubling of the
+        error rate, as an error from ten times `error_rate` on.  `"raise"` raises `FilterFullError`; a batch
+        stops there, with `BatchInterruptedError`, and so does a claim, but never a commit.
     :param local_cache: keep a copy of the filter in this process (as large as the filter), and trust it for
         that many seconds (or a timedelta) after a call to the server; True means 1, False (the default) no
         copy.  The copy answers for an item whose bits it has; the server answers for any other item.  While

@@ -320,6 +320,8 @@ class Claims:
         self, handle: Handle, requests: Sequence[ClaimRequest], packed: bytes
     ) -> FilterCall[Reply]:
         claims, receipts, names, owners = list[bytes](), list[bytes](), list[Part](), b""
+        if not handle.is_capped:
+            self._stored.note_added(handle, len(requests))
         for request in requests:
             claims.append(self.key(request.encoded))
             owners += request.state.owner

@@ -144,6 +144,8 @@ class Membership:
         stored, session = self._stored, None
         if stored.only_read:
             stored.check_writable()
+        if stored.reaction is not None and not handle.is_capped:
+            stored.note_added(handle, len(items))
         if self._retry_safe:
             sessions = self._sessions.free
             session = sessions.pop() if sessions else self._sessions.take()
@@ -241,6 +243,7 @@ class Membership:
             raise
         if unasked:
             self._pending.discard(own)
+        yield from self._stored.look_at_count(0)
         return answers
 
     def _add_rest(

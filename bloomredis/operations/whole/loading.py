@@ -409,7 +409,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
     added = load.finish_batch() if load.was_known else (yield Compute(load.finish_batch))
     if sent_to and added:
         yield from membership.add_count(sent_to, added)
-        yield from stored.look_at_count()
+        yield from stored.look_at_count(added)
     load.vain_rounds = 0
 
 

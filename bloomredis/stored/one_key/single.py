@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -85,16 +86,25 @@ class StoredFilter(Versioned[Header]):
             return ()
         return [Layer(handle.key, handle.identity, handle.bitmap)]
 
-    def look_at_count(self) -> Op[None]:
-        handle = self.handle
-        if handle is None or self.refuses or not handle.is_capped:
+    def look_at_count(self, added: int) -> Op[None]:
+        handle, reaction = self.handle, self.reaction
+        if handle is None or reaction is None or reaction.refuses or not (added or reaction.left <= 0):
             return
-        try:
+        reaction.passed, reaction.left = handle.generation, 1
+        with suppress(BloomError):  # the next call meets the reason
             found = (yield from self.describe()).header
-        except BloomError:
-            return  # the load itself has succeeded
-        if found.identity == handle.identity and found.count > found.capacity:
-            self.react_to_full(handle)
+            if found.identity == handle.identity and found.count < found.capacity:
+                reaction.passed = b""
+            elif found.identity == handle.identity:
+                capacity, rate = found.capacity, planning.expected_error_rate(found, found.count)
+                reaction.left = max(1, capacity // 10)
+                reaction.warn(
+                    handle.generation,
+                    rate / found.error_rate,
+                    f"{self.name!r} has {found.count} items and was made for capacity {capacity}: it takes a "
+                    f"new item for a known one with probability {rate:.2g}, not {found.error_rate}",
+                )
+        self.note_added(handle, 0)
 
     def full(self) -> FilterFullError:
         """Return the error for a filter that has reached its capacity."""

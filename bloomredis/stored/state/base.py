@@ -244,8 +244,11 @@ class Stored(ABC):
         """Return the recorded layers, the newest first; an empty sequence for a filter without a record."""
         return ()
 
-    def look_at_count(self) -> Op[None]:
-        """React if calls that do not stop at the capacity may have passed it."""
+    def look_at_count(self, added: int) -> Op[None]:  # noqa: ARG002 - most filters have no such limit
+        """Read the count if it is time to, and react if the filter has reached its capacity.
+
+        :param added: the number of items that were added without a limit and not told to `note_added`.
+        """
         yield from ()
 
     def check_writable(self) -> None:
@@ -271,17 +274,15 @@ class Stored(ABC):
             return self.script(script, handle.script_variant[1:])
         return self.variant(script, handle)
 
-    def react_to_full(self, handle: Handle) -> None:
-        """Raise `FilterFullError`; or warn and go on without a limit.
-
-        :param handle: the handle of this object.
-        """
-        known = self.known.now()
-        if self.reaction is not None and known.handle is handle:  # else more is known by now
-            self.reaction.let_pass(handle.generation)
-            same = self.new_handle(handle.identity, handle.layout, generation=handle.generation)
-            same.counted[:] = handle.counted
-            self.known.opened(known, same, known.found)
+    def note_added(self, handle: Handle, added: int) -> None:
+        """Note that a call adds items without a limit; make the next ones with a limit if it is time to."""
+        reaction, known = self.reaction, self.known.now()
+        if reaction is not None:
+            reaction.left -= added
+            if known.handle is handle and reaction.limits(handle.generation) != handle.is_capped:
+                same = self.new_handle(handle.identity, handle.layout, generation=handle.generation)
+                same.counted[:] = handle.counted
+                self.known.opened(known, same, known.found)
 
     def call(
         self,

@@ -283,10 +283,11 @@ class Versioned(Stored, Generic[ParametersT]):
         yield from ()  # which makes this a generator, like the other recoveries
 
     def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        if not handle.is_capped:
+        if self.reaction is None or not handle.is_capped:
             raise refusal
-        self.react_to_full(handle)
-        yield from ()  # which makes this a generator, like the other recoveries
+        if self.reaction.refuses:
+            raise self.reaction.error()
+        yield from self.look_at_count(1)
 
     def loss(self, word: str) -> str:
         """Return the message for a script's refusal on a filter that was in use."""
