@@ -93,9 +93,9 @@ def make_client(url: str, options: dict[str, Any], *, is_asyncio: bool) -> Any:
     if scheme == "memory":
         return _in_process(rest, module, options)
     if scheme == "embedded":
-        return _embedded(_directory(rest), module, _patient(module) | options)
+        return _embedded(_directory(rest), module, _patient(module, options) | options)
     if scheme in _SENTINELS:
-        return sentinels.client(_primary(scheme, rest), module, _patient(module), options)
+        return sentinels.client(_primary(scheme, rest), module, _patient(module, options), options)
     theirs = f"{_SERVERS[scheme]}://{rest}"
     with _without_password(scheme):
         if scheme in _CLUSTERS:
@@ -104,18 +104,19 @@ def make_client(url: str, options: dict[str, Any], *, is_asyncio: bool) -> Any:
         said: Any = redis.connection.parse_url(theirs) | options  # type: ignore[no-untyped-call]  # untyped in redis-py
         if "max_connections" not in said:
             options = {"max_connections": _UNLIMITED} | options
-            return module.Redis.from_url(theirs, **_patient(module) | options)
-        pool = module.BlockingConnectionPool.from_url(theirs, **_patient(module) | options)
+            return module.Redis.from_url(theirs, **_patient(module, options) | options)
+        pool = module.BlockingConnectionPool.from_url(theirs, **_patient(module, options) | options)
     client = module.Redis(connection_pool=pool)
     client.auto_close_connection_pool = True
     return client
 
 
-def _patient(module: Any) -> dict[str, Any]:
+def _patient(module: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options for retries, of `redis` or `redis.asyncio`."""
     pauses = ExponentialBackoff(cap=_LONGEST_PAUSE, base=_LONGEST_PAUSE / 2**_RETRIES)
     retry = imported(f"{module.__name__}.retry").Retry(pauses, _RETRIES)
-    return {"retry": retry, "socket_timeout": _TIMEOUT}
+    errors = [] if "retry" in options else [redis.ConnectionError, redis.TimeoutError]  # for redis-py 5
+    return {"retry": retry, "retry_on_error": errors, "socket_timeout": _TIMEOUT}
 
 
 def check_url(url: str) -> None:
