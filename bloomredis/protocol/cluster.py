@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 from bloomredis.protocol.clock import pauses
-from bloomredis.protocol.judging import judge
+from bloomredis.protocol.judging import attempts_of, judge
 from bloomredis.protocol.replies import is_no_reply, word_of
 from bloomredis.protocol.steps import Call, Command, Part, Reply, Sleep, joined, key_of, parted
 
@@ -242,6 +242,7 @@ def run(client: object, calls: Sequence[Call]) -> Acts[list[Reply]]:
             first = answer[0] if isinstance(answer, list) else answer
             judge(calls[i], first)
             if isinstance(first, Exception) and may_repeat(calls[i], first):
+                calls[i].attempts = attempts_of(first)
                 single.append(i)
     for i in single:
         try:
@@ -335,7 +336,9 @@ def _deliver(call: Call, commands: list[Command]) -> Acts[list[Reply]]:
             met = error
         judge(call, met)
         found = (yield from _refresh(key, node)) if may_have_moved(met) else True
-        if pause := retries.pause_after(met, owner_found=found):
+        pause = retries.pause_after(met, owner_found=found)
+        call.attempts += attempts_of(met)
+        if pause:
             yield Sleep(pause)
 
 

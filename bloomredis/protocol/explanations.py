@@ -122,9 +122,12 @@ FAILURES: Final = {
     "Is a directory": WayOut(
         "give the path of the server's unix socket", "--url gives the path of a unix socket", transient=False
     ),
-    "Connection refused": WayOut(
-        "start the server, or give the client its host and port",
-        "is a server running there? --url has its host and port, as in redis://host:6379",
+    **dict.fromkeys(
+        ("Connection refused", "Connect call failed"),
+        WayOut(
+            "start the server, or give the client its host and port",
+            "is a server running there? --url has its host and port, as in redis://host:6379",
+        ),
     ),
     **dict.fromkeys(
         ("Name or service not known", "nodename nor servname", "Temporary failure in name resolution"),

@@ -11,6 +11,8 @@ a call by its last error.
 from __future__ import annotations
 
 from enum import Enum, auto
+from time import monotonic
+from traceback import walk_tb
 from typing import Final, NoReturn
 
 from bloomredis.errors import BloomError, ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
@@ -69,12 +71,26 @@ def _is_refusal(error: BaseException, *, by_client: bool) -> bool:
     return isinstance(error, BloomError) and not is_unknown and not is_used_by_clone(error)
 
 
+def attempts_of(error: Exception) -> int:
+    """Return the number of attempts that a client made by itself before it raised an error.
+
+    Only the function of redis-py and valkey-py that retries knows it, so it is read from the traceback.
+    """
+    frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code.co_name == "call_with_retry"]
+    return max((frame.f_locals.get("failures", 1) for frame in frames), default=1)
+
+
 def raise_judged(call: Call, error: Exception) -> NoReturn:
-    """Raise the error of this library for the error of a call's last attempt."""
-    meaning = explained(error, call.about)
+    """Raise the error of this library for the error of a call's last attempt.
+
+    If there were more, the text says how many, and in how many seconds.
+    """
+    attempts, begun = call.attempts + attempts_of(error), getattr(error, "begun", call.begun)
+    tried = f"; {attempts} attempts in {monotonic() - begun:.1f} s" if attempts > 1 and begun else ""
+    meaning = explained(error, call.about, tried)
     if judge(call, error) is Verdict.PENDING:
         if is_unsent(error):
-            raise failed(f"{call.lost}; then {error}", call.about) from error
+            raise failed(f"{call.lost}; then {error}", call.about, tried) from error
         if isinstance(meaning, ServerRefusedError):
             meaning.is_pending = True
     raise_meaning(meaning, error)

@@ -122,35 +122,36 @@ def word_of(error: Exception) -> str:
     return match[0] if match else ""
 
 
-def explained(error: Exception, about: str = "") -> Exception:
+def explained(error: Exception, about: str = "", tried: str = "") -> Exception:
     """Translate a client's error to an error of this library; return unknown errors as they are.
 
     :param about: the filter or key that the call was about, for the text.
+    :param tried: the number of attempts, for the text.
     """
     if isinstance(error, BloomError):
         return error
     word, of = word_of(error), f" a call on {about!r}" if about else ""
     if word in REFUSALS:
         meaning, advice, command = REFUSALS[word]
-        problem = f"the server refused ({word}){of}: {meaning} (the server said: {error})"
+        problem = f"the server refused ({word}){of}: {meaning} (the server said: {error}{tried})"
         return ServerRefusedError(problem, word, advice=advice, command=command)
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
     if is_no_reply(error) and _NO_DATABASE not in str(error):
-        return failed(str(error), about)
+        return failed(str(error), about, tried)
     if is_unsent(error):
-        unsent = failed(str(error), about)
+        unsent = failed(str(error), about, tried)
         unsent.sent = False
         return unsent
     return _of_server(error, about)
 
 
-def failed(reason: str, about: str = "") -> ConnectionFailedError:
+def failed(reason: str, about: str = "", tried: str = "") -> ConnectionFailedError:
     """Return the error for a call that got no answer."""
     known = next((way for part, way in FAILURES.items() if part in reason), None)
-    reason = reason.partition(" : <")[0]  # the clients of Sentinels follow
+    reason = reason.partition(" : <")[0].rstrip(".") + tried  # the clients of Sentinels follow
     return ConnectionFailedError(
-        f"a call on {about!r} got no answer ({reason.rstrip('.')})" if about else reason.rstrip("."),
+        f"a call on {about!r} got no answer ({reason})" if about else reason,
         reason=reason,
         advice=(f"{known.advice}; then {AGAIN}" if known.transient else known.advice) if known else AGAIN,
         command=known.command if known else AGAIN_ON_COMMAND_LINE,
@@ -190,11 +191,6 @@ def _of_server(error: Exception, about: str) -> Exception:
         command="for the primary that a Sentinel names, give sentinel://host:26379/NAME; otherwise use Redis "
         "or Valkey",
     )
-
-
-def raise_explained(error: Exception, about: str = "") -> NoReturn:
-    """Raise the error of this library for a client's error."""
-    raise_meaning(explained(error, about), error)
 
 
 def raise_meaning(meaning: Exception, error: Exception) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
+from time import monotonic
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -55,6 +56,10 @@ class Call:
     """The text of the error of an attempt that may have been executed, until an attempt is answered."""
     by_client = False
     """The client made an attempt, which it may have resent unnoticed."""
+    begun: float | None = None
+    """The monotonic time at which the client made the first attempt."""
+    attempts = 0
+    """The attempts on nodes of a cluster that failed, without the last one."""
     stands_for: Sequence[Call] = ()
     """The calls that share its attempts: it is a copy of them, or does their work."""
 
@@ -77,6 +82,7 @@ class Call:
     def pass_to_client(self) -> None:
         """Record that the client makes an attempt."""
         self.by_client = True
+        self.begun = self.begun or monotonic()
         for each in self.stands_for:
             each.pass_to_client()
 

@@ -23,7 +23,7 @@ from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import calls, cluster, replies, scripts, steps
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.cluster import NodeAt, NodeToRead, NodeToWrite, RefreshMap, RefreshSlot, Send
-from bloomredis.protocol.judging import Verdict, judge
+from bloomredis.protocol.judging import Verdict, judge, raise_judged
 from tests.support.values import for_each
 
 ADD = scripts.load_script("add", variant=("one", "bits"))
@@ -101,12 +101,27 @@ def test_the_connection_to_a_node_that_the_client_does_not_know_is_closed() -> N
 def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
     """TRYAGAIN is retried until the time limit; then the call was certainly not executed."""
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
-    met, acts = play(CALL, says=itertools.repeat(errors(TryAgainError)))
+    call = steps.PlainCall([COMMAND])
+    met, acts = play(call, says=itertools.repeat(errors(TryAgainError)))
     assert isinstance(met, TryAgainError)
     assert len(sent(acts)) == cluster.RETRY_SECONDS + 1
-    meaning = replies.explained(met)
-    assert isinstance(meaning, ServerRefusedError)
-    assert meaning.word == "TRYAGAIN"
+    with pytest.raises(ServerRefusedError, match="; 31 attempts in ") as refused:
+        raise_judged(call, met)
+    assert refused.value.word == "TRYAGAIN"
+
+
+def test_the_attempts_of_a_shared_round_trip_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of the error has one more than the attempts that follow by itself."""
+    monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
+
+    class Node:
+        name = "owner"
+
+    call = steps.PlainCall([COMMAND])
+    knows: dict[type, Any] = {NodeToWrite: Node(), cluster.SendAll: [[errors(TryAgainError)]]}
+    (met,), _ = play([call], says=itertools.repeat(errors(TryAgainError)), knows=knows)
+    with pytest.raises(ServerRefusedError, match="; 32 attempts in "):
+        raise_judged(call, met)
 
 
 def test_a_doubt_outlives_a_refusal_to_execute(monkeypatch: pytest.MonkeyPatch) -> None:

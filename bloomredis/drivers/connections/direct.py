@@ -24,6 +24,7 @@ import sys
 from collections.abc import Sequence
 from enum import Enum
 from functools import partial
+from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, final
 from weakref import WeakSet
 
@@ -189,6 +190,7 @@ class DirectClient(_Direct):
         Return `NO_CONNECTION` if there is no free connection.
         """
         taken: list[Any] = []
+        begun = monotonic()
         try:
             taken = self.take()
             if not taken:
@@ -198,7 +200,7 @@ class DirectClient(_Direct):
         except BaseException as error:
             if not taken:
                 raise
-            return self.retry_through_client(error, taken[0], wire, calls)
+            return self.retry_through_client(error, taken[0], wire, calls, begun)
         return reply
 
     def take(self) -> list[Any]:
@@ -257,7 +259,7 @@ class DirectClient(_Direct):
         return replies
 
     def retry_through_client(
-        self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call]
+        self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call], begun: float
     ) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
         errors = [error]  # of the first attempt
@@ -280,6 +282,7 @@ class DirectClient(_Direct):
                 attempt, partial(fail, connection) if fail else lambda _: connection.disconnect()
             )
         except BaseException as last:  # includes an interruption of the wait before a retry
+            last.begun = begun  # type: ignore[attr-defined]  # for its text
             self._give_up(connection, last)
             raise
         finally:
@@ -328,6 +331,7 @@ class AsyncDirectClient(_Direct):
     async def exchange(self, wire: Wire, calls: Sequence[Call]) -> Reply | NoConnection:
         """Send calls and return what `DirectClient.exchange` does."""
         connection = None
+        begun = monotonic()
         try:
             connection = await self.take()
             if connection is None:
@@ -339,7 +343,7 @@ class AsyncDirectClient(_Direct):
         except BaseException as error:
             if connection is None:
                 raise
-            return await self.retry_through_client(error, connection, wire, calls)
+            return await self.retry_through_client(error, connection, wire, calls, begun)
         return reply
 
     async def take(self) -> Any:
@@ -403,7 +407,7 @@ class AsyncDirectClient(_Direct):
         return replies
 
     async def retry_through_client(
-        self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call]
+        self, error: BaseException, connection: Any, wire: Wire, calls: Sequence[Call], begun: float
     ) -> Reply:
         """Retry after a failed attempt by the client's retry policy; return the reply of a later attempt."""
         errors = [error]  # of the first attempt
@@ -429,6 +433,7 @@ class AsyncDirectClient(_Direct):
                 attempt, partial(fail, connection) if fail else disconnect
             )
         except BaseException as last:
+            last.begun = begun  # type: ignore[attr-defined]
             await self._give_up(connection, last)
             raise
         finally:

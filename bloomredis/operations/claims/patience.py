@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from bloomredis.arguments import shown
-from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
+from bloomredis.errors import BloomError, ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimState
-from bloomredis.protocol.clock import pauses
+from bloomredis.protocol.clock import now, pauses
 from bloomredis.protocol.steps import Ask, Op, Sleep
 
 _log = logging.getLogger("bloomredis")
@@ -58,13 +58,16 @@ def retry_patiently(
 
     :param attempt: makes an attempt at several requests, each of which is answered or keeps its error.
     """
-    waits = enumerate(pauses())
-    while failed := [each for each in requests if _is_worth_retry(each)]:
+    waits, begun, failed, number = enumerate(pauses(), 1), now(), list[ClaimRequest](), 0
+    while left := [each for each in requests if _is_worth_retry(each)]:
         number, pause = next(waits)
-        if number == 1:  # the first retry comes at once
-            _tell(failed)
+        if number == 2:  # the first retry comes at once
+            _tell(left)
         yield Sleep(pause)
-        yield from attempt(failed)
+        yield from attempt(failed := left)
+    for error in {each.error for each in failed}:
+        if isinstance(error, BloomError):
+            error.restate(f"{error.problem}; the commit was repeated {number} times in {now() - begun:.1f} s")
 
 
 def _is_worth_retry(request: ClaimRequest) -> bool:

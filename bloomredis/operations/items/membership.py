@@ -23,7 +23,7 @@ from bloomredis.operations.items.outcomes import (
 from bloomredis.operations.items.packing import pack, range_packer
 from bloomredis.protocol import calls, clock, forms, scripts
 from bloomredis.protocol.clock import Rounds, next_round
-from bloomredis.protocol.judging import Verdict, judge
+from bloomredis.protocol.judging import Verdict, judge, raise_judged
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.pending import PendingCalls
@@ -43,7 +43,6 @@ from bloomredis.protocol.replies import (
     failed,
     flags_of,
     is_used_by_clone,
-    raise_explained,
 )
 from bloomredis.protocol.steps import Op, Outcome, Reply
 from bloomredis.stored.header import GENERATION
@@ -102,7 +101,7 @@ class Membership:
                 try:
                     there = reading.answer_in((yield reading))
                 except Exception as error:
-                    raise_explained(error, self._stored.name)
+                    raise_judged(reading, error)
                 if there is not None:
                     return there  # else the script is called, and detects the reason
             packed = handle.layout.pack_one(item)

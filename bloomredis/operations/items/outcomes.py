@@ -86,7 +86,7 @@ def own_error(error: Exception, tokens: Sequence[str | None]) -> Exception:
         mine.tokens = tokens[:1]
         if mine.token is None:  # the item was not sent, or was sent with another caller's token
             mine = OutcomeUnknownError(
-                f"a call that shared a round trip with this one was not answered ({reason.__cause__})",
+                f"a call that shared a round trip with this one was not answered ({mine.problem})",
                 advice=ON_THE_SAME_OBJECT,
             )
     if mine is not reason:

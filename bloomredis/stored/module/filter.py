@@ -37,6 +37,7 @@ from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import parts, send_command
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.forms import read
+from bloomredis.protocol.judging import raise_judged
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Command, Op, Outcome, Reply, Wire
 from bloomredis.stored import encoding
@@ -256,7 +257,7 @@ class StoredModule(Versioned[MarkedFilter]):
         """Return the `count` answers in the outcome of a test, which also tests the markers."""
         if isinstance(outcome, Exception):
             try:
-                replies.raise_explained(outcome, self.name)
+                raise_judged(call, outcome)
             except Exception as error:
                 self._raise_understood(error)
         answers = answers_of(read("BF.MEXISTS", forms.integers, outcome), count)
