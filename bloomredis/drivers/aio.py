@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -34,13 +35,14 @@ async def drive(
     the operation would go on although its caller has gone.
 
     :param execute: executes one step, and returns its answer; None for steps of the type `steps.Step`.
+    :raises RuntimeError: no loop of asyncio is running, and the coroutine is not being closed.
     """
     forks.detect_fork()
     call = client.call if execute is None and type(client) is AsyncDirectClient else None
     run: Callable[[Any, Any], Awaitable[object]] = execute or execute_step
     if (meter := of_task.get()) is not None:
         call, run = None, meter.counting_task(run)
-    loop = _running_loop()
+    loop = _loop_of_call()
     task = asyncio.current_task(loop) if loop else None
     cancelled = task.cancelling() if task else 0
     try:
@@ -71,12 +73,29 @@ async def drive(
         raise
 
 
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop; raise `RuntimeError` if there is none, as under trio."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "bloomredis.asyncio needs a running event loop of asyncio, and there is none (trio is not "
+            "supported): run the program with asyncio.run(), or call a filter of bloomredis in a thread"
+        ) from None
+
+
 def _running_loop() -> asyncio.AbstractEventLoop | None:
     """Return the running loop: None, or another loop, for a coroutine closed after the end of its loop."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _loop_of_call() -> asyncio.AbstractEventLoop | None:
+    """Return the running loop; None for a coroutine that is closed after the end of its loop."""
+    loop = _running_loop()
+    return loop if loop or isinstance(sys.exception(), GeneratorExit) else running_loop()
 
 
 def _raise_if_loop_gone(loop: asyncio.AbstractEventLoop | None, error: Exception) -> None:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from bloomredis.arguments import shown
 from bloomredis.bits.module_items import ModuleItems
+from bloomredis.drivers.aio import running_loop
 from bloomredis.drivers.connections.urls import connecting, is_address
 from bloomredis.errors import BloomError
 from bloomredis.operations.options import DEFAULTS, Options
@@ -107,7 +108,7 @@ class Bound(Generic[C]):
 
     def _in_this_loop(self, address: Any) -> Self:
         """Return this filter over a client of the running event loop: a connection belongs to one loop."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         found = self._by_loop.get(loop)
         if found is None:
             with connecting.lock:

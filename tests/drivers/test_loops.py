@@ -6,12 +6,15 @@ import asyncio
 import gc
 import threading
 import weakref
+from typing import Any
 
+import pytest
 import redis
 
-from bloomredis.asyncio import BloomFilter
+from bloomredis.asyncio import BloomFilter, connect
 from tests.support.servers import Server
 from tests.support.values import for_each
+from tests.support.verbs import CALLS
 from tests.support.waiting import wait_until
 
 
@@ -74,3 +77,18 @@ def test_a_filter_is_a_context_manager(any_server: Server, any_client: redis.Red
         await seen.aclose()
 
     asyncio.run(main())
+
+
+@for_each("is_own", [True, False])
+@for_each("verb", CALLS)
+def test_another_library_than_asyncio_is_refused(verb: str, *, is_own: bool) -> None:
+    """Trio runs a coroutine without a loop of asyncio, as this test does; the error names asyncio."""
+    client: Any = "memory://" if is_own else connect("redis://localhost:1")
+    make = BloomFilter.from_url if is_own else BloomFilter
+    seen = make(client, "seen", capacity=1000, error_rate=0.01)
+
+    async def call() -> object:
+        return await (anext(seen.dedupe(["a"])) if verb == "dedupe" else CALLS[verb](seen))
+
+    with pytest.raises(RuntimeError, match="needs a running event loop of asyncio"):
+        call().send(None)

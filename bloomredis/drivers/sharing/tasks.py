@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
-from bloomredis.drivers.aio import drive
+from bloomredis.drivers.aio import drive, running_loop
 from bloomredis.drivers.connections.direct import AsyncTransport
 from bloomredis.drivers.sharing.batch import (
     BATCHES,
@@ -53,7 +52,7 @@ class Tasks:
         Return an awaitable of the answer.  A caller that is cancelled meanwhile must pass the awaitable to
         `abandon`; `wait` does that by itself, at the cost of one more coroutine.
         """
-        loop = get_running_loop()
+        loop = running_loop()
         if loop is not self._loop:
             self._enter(loop)
         queue = self._queue
@@ -94,7 +93,7 @@ class Tasks:
     async def settle(self) -> None:
         """Wait until the answers of callers that are gone are saved, for a call that shares nothing."""
         left = [task for task, batch in self._tasks.items() if any(map(asyncio.Future.done, batch.callers))]
-        if left and self._loop is get_running_loop():
+        if left and self._loop is asyncio.get_running_loop():
             await asyncio.wait(left)
 
     def is_under_way(self, item: str | bytes) -> bool:
@@ -164,7 +163,7 @@ class Tasks:
             del self._answered[:answered]  # their callers have run by now
         while batch := self._queue.depart():
             call = self._run(self._client, outcome_of(self._together(batch.items)))
-            task = get_running_loop().create_task(call, context=self._observed(batch))
+            task = asyncio.get_running_loop().create_task(call, context=self._observed(batch))
             self._tasks[task] = batch
             task.add_done_callback(partial(self._end, batch))
         if len(self._contexts) > len(self._queue):  # some callers have gone
