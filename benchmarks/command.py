@@ -1,9 +1,11 @@
 """The command `dedupe` beside `awk '!seen[$0]++'` and `sort -u`, and a run of one line beside `import redis`.
 
 Each side is a process of its own; they take turns.  A ratio is the median of those of single rounds.  Besides
-wall time there is processor time, which other programs on the machine disturb less.  With `--server`, a run
-with `--name` is compared with the slower of its two sides: the processor time of the command, and that of the
-server.
+wall time there is processor time, which other programs on the machine disturb less.
+
+With `--server`, a run with `--name` is compared with the slower of its two sides.  The client alone is the
+processor time of the command, to which a wait adds nothing.  The server alone is the wall time in which it
+answers the same calls if it never waits for one.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import argparse
 import os
 import random
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +28,9 @@ from typing import Final, NamedTuple
 import redis
 
 from benchmarks.runner import versions
-from bloomredis import connect
+from bloomredis import ScalingBloomFilter, connect
+from bloomredis.cli.dedupe import CAPACITY, ERROR_RATE
+from tests.support.proxy import Exchange, Proxy, passed
 
 _ROOT: Final = Path(__file__).parents[1]
 _DEDUPE: Final = (sys.executable, "-m", "bloomredis", "dedupe")
@@ -134,26 +140,74 @@ def _print_ratio(name: str, base: str, own: Sequence[Times], other: Sequence[Tim
 
 
 def _with_server(file: Path, rounds: int) -> None:
-    """Print the wall time of a shared run beside the processor time of its slower side."""
+    """Print the wall time of a shared run beside that of its slower side."""
     with tempfile.TemporaryDirectory() as folder:
-        url = f"embedded://{folder}/server"
-        client: redis.Redis = connect(url)
-        used: Callable[[], float] = lambda: sum(  # noqa: E731
-            float(value)
-            for name, value in client.info("cpu").items()
-            if name in ("used_cpu_user", "used_cpu_sys")
-        )
+        client: redis.Redis = connect(f"embedded://{folder}/server")
+        path = client.connection_pool.connection_kwargs["path"]
+        ScalingBloomFilter(client, "run", capacity=CAPACITY, error_rate=ERROR_RATE).create()
+        empty = [(key, client.dump(key) or b"") for key in client.scan_iter()]
+        calls = _calls(path, file)
+        sides: list[Callable[[], Times]] = [
+            lambda: _measured(Side("", (*_DEDUPE, "--url", f"unix://{path}", "--name", "run"), file)),
+            lambda: _on_server_alone(client, path, calls),
+        ]
         ratios = []
+        print(f"{len(calls):,} calls; load average at the beginning: {os.getloadavg()[0]:.1f}")
         for i in range(rounds):
-            before = used()
-            command = (*_DEDUPE, "--url", url, "--name", f"run{i}")
-            run, server = _measured(Side("", command, file)), used() - before
-            client.flushall()
-            ratios.append(run.wall / max(run.processor, server))
+            found, written = {}, {}
+            for at in (i % 2, 1 - i % 2):
+                client.flushall()
+                for key, value in empty:
+                    client.restore(key, 0, value)
+                client.config_resetstat()
+                found[at] = sides[at]()
+                written[at] = client.info("commandstats")["cmdstat_setrange"]["calls"]
+            assert abs(written[0] - written[1]) < 0.01 * written[0], written
+            run, server = found[0], found[1]
+            ratios.append(run.wall / max(run.processor, server.wall))
             print(
-                f"shared run: {run.wall:.2f} s wall; processor: {run.processor:.2f} s, server {server:.2f} s"
+                f"shared run: {run.wall:.2f} s wall; its client alone: {run.processor:.2f} s processor; its "
+                f"server alone: {server.wall:.2f} s wall, {server.processor:.2f} s processor; "
+                f"{ratios[-1]:.2f} times the slower"
             )
+        print(f"load average at the end: {os.getloadavg()[0]:.1f}")
         print(f"shared run beside its slower side: {statistics.median(ratios):.2f} times")
+
+
+def _calls(path: str, file: Path) -> list[bytes]:
+    """Return the calls of a shared run, in the order in which they reach the server."""
+    calls = []
+
+    def kept(exchange: Exchange) -> bool:
+        calls.append(exchange.request)
+        return passed(exchange)
+
+    proxy = Proxy(path, kept)
+    url = ("--url", f"redis://127.0.0.1:{proxy.port}", "--no-cluster", "--name", "run")
+    _measured(Side("", (*_DEDUPE, *url), file))
+    proxy.close()
+    return calls
+
+
+def _on_server_alone(client: redis.Redis, path: str, calls: Sequence[bytes]) -> Times:
+    """Return the times of the server for calls that are sent all at once, so that it never waits."""
+    end = b"the end of the calls\r\n"
+    sent = b"".join([*calls, b'ECHO "', end[:-2], b'"\r\n'])
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        before, begin, tail = _processor(client), time.perf_counter(), b""
+        sender = threading.Thread(target=connection.sendall, args=(sent,))
+        sender.start()
+        while not tail.endswith(end):
+            tail = tail[-len(end) :] + connection.recv(1 << 20)
+        wall = time.perf_counter() - begin
+        sender.join()
+        return Times(wall, _processor(client) - before)
+
+
+def _processor(client: redis.Redis) -> float:
+    found = client.info("cpu")
+    return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
 
 
 if __name__ == "__main__":

@@ -29,12 +29,15 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Exchange:
-    """A request that has arrived, and its two connections."""
+    """A request that has arrived, and its two connections.
+
+    :ivar request: its bytes.
+    """
 
     def __init__(
         self, request: bytes, client: socket.socket, server: socket.socket, replies: BinaryIO
     ) -> None:
-        self._request = request
+        self.request = request
         self._client = client
         self._server = server
         self._replies = replies
@@ -42,11 +45,11 @@ class Exchange:
     @cached_property
     def arguments(self) -> list[bytes]:
         """The command and its arguments."""
-        found, at = [], self._request.index(b"\r\n") + 2
-        while at < len(self._request):
-            start = self._request.index(b"\r\n", at) + 2
-            end = start + int(self._request[at + 1 : start - 2])
-            found.append(self._request[start:end])
+        found, at = [], self.request.index(b"\r\n") + 2
+        while at < len(self.request):
+            start = self.request.index(b"\r\n", at) + 2
+            end = start + int(self.request[at + 1 : start - 2])
+            found.append(self.request[start:end])
             at = end + 2
         return found
 
@@ -60,7 +63,7 @@ class Exchange:
 
     def execute(self) -> bytes:
         """Send the request to the server and return its reply."""
-        self._server.sendall(self._request)
+        self._server.sendall(self.request)
         reply = read_value(self._replies)
         while reply.startswith(_PUSH):
             self.answer(reply)
