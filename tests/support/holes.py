@@ -25,7 +25,6 @@ from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.kinds import filter as filters
 from bloomredis.operations.kinds import layered, sharded, verbs
-from bloomredis.operations.kinds.verbs import ItemOperations
 from bloomredis.protocol import cluster, forms, judging, scripts
 from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.judging import Verdict
@@ -205,8 +204,8 @@ def _claims_are_not_pending(patch: Patch) -> None:
 
 def _shared_claims_are_not_kept(patch: Patch) -> None:
     """A claim that a batch has made for a caller who has left is forgotten."""
-    patch(ItemOperations, "keep_claim", lambda *_: None)
-    patch(ClaimState, "__del__", lambda _: None)
+    for name in ("leave", "__del__"):
+        patch(ClaimState, name, lambda _: None)
 
 
 def _shared_owners_are_new(patch: Patch) -> None:

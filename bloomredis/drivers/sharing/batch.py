@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims.requests import ClaimRequest
-from bloomredis.operations.items.outcomes import KeptAnswers, own_error, raise_interrupted
+from bloomredis.operations.items.outcomes import Answers, own_error, raise_interrupted
 
 Waiting = asyncio.Future[Any]
 """A waiting caller: the future that it awaits, which is done early if the caller is cancelled."""
@@ -77,13 +77,17 @@ class Batch:
         self.answers = answers
         return zip(self.callers, _answers(self.asked, answers), strict=False)
 
-    def store_answers_of(self, caller: Waiting) -> None:
-        """Save the answers of a caller that has gone, for a retry."""
+    def leave(self, caller: Waiting) -> None:
+        """Leave the claim or the answers of a caller that has gone to the next call about the items."""
+        if caller not in self.callers:
+            return
+        at = self.callers.index(caller)
+        asked, start = self.asked[at], sum(len(items_of(asked)) for asked in self.asked[:at])
         kept = self.answers.answers if isinstance(self.answers, BatchInterruptedError) else self.answers
-        if isinstance(kept, KeptAnswers) and caller in self.callers:
-            at = self.callers.index(caller)
-            start = sum(len(items_of(asked)) for asked in self.asked[:at])
-            kept.store(range(start, min(start + len(items_of(self.asked[at])), len(kept))))
+        if isinstance(asked, ClaimRequest):
+            asked.state.leave()
+        elif isinstance(kept, Answers):
+            kept.store(range(start, min(start + len(items_of(asked)), len(kept))))
 
 
 class Batcher:
@@ -207,7 +211,7 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
         own = known[start:stop]
         refused = next((at for at, each in enumerate(own) if isinstance(each, Exception)), None)
         if refused is not None and isinstance(asked, Several):
-            if isinstance(answers, KeptAnswers):  # the answers behind it are for a retry
+            if isinstance(answers, Answers):  # the answers behind it are for a retry
                 answers.store(range(start + refused + 1, stop))
             yield _refused(asked, own, refused)
         elif len(own) < stop - start and error is not None:

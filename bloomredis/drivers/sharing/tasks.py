@@ -86,7 +86,7 @@ class Tasks:
             return
         if call.done():
             for batch in (*self._left, *self._answered):
-                batch.store_answers_of(call)
+                batch.leave(call)
         elif not call.get_loop().is_closed():
             call.cancel()
 
@@ -148,7 +148,7 @@ class Tasks:
                 else:
                     caller.set_result(answer)
             except asyncio.InvalidStateError:  # the caller was cancelled
-                batch.store_answers_of(caller)
+                batch.leave(caller)
 
     def _schedule(self) -> None:
         # The next batch leaves at the end of the loop's turn, so that all tasks woken in this turn join it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
 from bloomredis.errors import (
     BatchInterruptedError,
@@ -22,8 +22,6 @@ from bloomredis.protocol.replies import (
     outcome_unknown,
     refused_unknown,
 )
-
-A = TypeVar("A")
 
 TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError, FilterFullError)
 """Errors after which a caller can go on with the same items, once the reason is gone."""
@@ -43,17 +41,18 @@ UNCOUNTED: Final = (
 """For a filter in which every call counts."""
 
 
-class KeptAnswers(list[A]):
-    """Answers of a batch, in order, that can be stored for a retry if their caller is gone.
+class Answers(list[bool]):
+    """The answers to a batch of adds, in order: whether each item was new.
 
-    A request of a shared batch that was refused by itself has an error instead.
+    They can be stored for a retry if their caller is gone.  An item of a shared batch that was refused by
+    itself has an error instead.
 
     `store` gets the index of an answer, and the answer.  It must not refer to this object, since such a cycle
     would keep both in memory until the next garbage collection.  A forked child stores none of its parent's
     answers.
     """
 
-    def __init__(self, store: Callable[[int, A], None], answers: Iterable[A] = ()) -> None:
+    def __init__(self, store: Callable[[int, bool], None], answers: Iterable[bool] = ()) -> None:
         super().__init__(answers)
         self._store = store
         self._process = process()
@@ -63,10 +62,6 @@ class KeptAnswers(list[A]):
         for i in indexes if self._process is process() else ():
             if not isinstance(self[i], Exception):
                 self._store(i, self[i])
-
-
-class Answers(KeptAnswers[bool]):
-    """The answers to a batch of adds: whether each item was new."""
 
 
 def own_error(error: Exception, tokens: Sequence[str | None]) -> Exception:

@@ -17,7 +17,7 @@ from bloomredis.operations.claims.patience import ask, patient, retry_patiently
 from bloomredis.operations.claims.requests import ClaimRequest, Verb
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.outcomes import Answers, KeptAnswers, raise_interrupted
+from bloomredis.operations.items.outcomes import Answers, raise_interrupted
 from bloomredis.operations.options import Options
 from bloomredis.protocol.gather import error_to_raise, gather
 from bloomredis.protocol.keys import as_bytes
@@ -99,10 +99,10 @@ class ItemOperations(ABC):
             claims = [made[place] for place in takewhile(lambda place: place < len(made), places)]
         except BaseException:  # the caller was cancelled or interrupted
             for request in requests:
-                self.keep_claim(request)
+                request.state.leave()
             raise
         for request in requests[len(made) :]:
-            self.keep_claim(request)
+            request.state.leave()
         if failed:
             errors = [cast("Exception", each.error) for each in failed]
             raise_interrupted("claim_many", claims, batch, error_to_raise(errors))
@@ -216,10 +216,10 @@ class ItemOperations(ABC):
         attempts = [self.attempted([*run.values()]) for run in runs]
         yield from attempts[0] if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
 
-    def attempt_shared(self, requests: Sequence[ClaimRequest]) -> Op[KeptAnswers[ClaimState | Exception]]:
+    def attempt_shared(self, requests: Sequence[ClaimRequest]) -> Op[list[ClaimState | Exception]]:
         """Make an attempt at the requests of several callers; return the claim or the error of each.
 
-        A caller that has gone by then leaves its claim to the next one.
+        A caller that has gone by then leaves its claim to the next one (`ClaimState.leave`).
         """
         try:
             yield from self.attempt(requests)
@@ -228,10 +228,9 @@ class ItemOperations(ABC):
             yield from gather(self.attempted([each]) for each in refused[1:])
         except BaseException:  # the task of the batch was cancelled
             for request in requests:
-                self.keep_claim(request)
+                request.state.leave()
             raise
-        answers = [each.error or each.state for each in requests]
-        return KeptAnswers(lambda i, _: self.keep_claim(requests[i]), answers)
+        return [each.error or each.state for each in requests]
 
     def attempted(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Make an attempt at requests of one group; each is answered or keeps its error."""
@@ -246,12 +245,6 @@ class ItemOperations(ABC):
     @abstractmethod
     def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Make an attempt at requests of one group, on the parts of the filter that have the items."""
-
-    def keep_claim(self, request: ClaimRequest) -> None:
-        """Let the next claim of the item return that of a request whose caller did not get it."""
-        if request.verb == "claim" and request.is_done:
-            request.is_done = False
-            request.state.leave()
 
     def token(self, state: ClaimState) -> str:
         """Return the token of a claim, from which another process makes the same claim."""
