@@ -222,10 +222,9 @@ class BatchInterruptedError(BloomError, Generic[ItemT, AnswerT]):
         self.done = len(self.results)
         self.rest: Sequence[ItemT] = rest
         self.tokens = tokens  # of the items in `rest` that were sent, in order
-        self.answers: Any = None  # `Answers`, for an operation of which this batch is a part
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.args, vars(self) | {"answers": None}  # those can store their items only here
+        return type(self), self.args, vars(self) | {"results": [*self.results]}  # without what it came from
 
 
 class ClaimUncheckedError(BloomError):

@@ -28,6 +28,7 @@ from bloomredis import (
     errors,
 )
 from bloomredis.operations.items.outcomes import interrupted_by
+from bloomredis.protocol.pending import Answers, Asked, PendingCalls
 from bloomredis.protocol.replies import explained
 from tests.support import error_page
 from tests.support.error_page import PACKAGE, PAGE, constructions, modules, page, rows
@@ -118,7 +119,7 @@ def raise_interrupted() -> None:
     """Raise the error of a batch whose cause and answers cannot be pickled."""
     refused = explained(RuntimeError("OOM command not allowed"), "seen")
     error = interrupted_by(refused, "add_many", [True], ["x", "y"], ["token"])
-    error.answers = lambda: None
+    error.results = Answers([True], [([0], Asked(PendingCalls(), ["x"], [(0, b"")]))])
     raise error from refused
 
 
@@ -128,6 +129,7 @@ def test_another_process() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool, interrupted as met:
         pool.submit(raise_interrupted).result()
     assert (met.value.results, met.value.rest, met.value.tokens) == ([True], ["y"], ["token"])
+    assert type(met.value.results) is list
     assert met.value.transient
     assert "free memory" in met.value.command
 

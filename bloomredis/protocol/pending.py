@@ -15,13 +15,13 @@ import itertools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice, zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 from bloomredis.protocol import clock
-from bloomredis.protocol.forks import register_after_fork
+from bloomredis.protocol.forks import process, register_after_fork
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Pending
 
@@ -89,10 +89,10 @@ class PendingCalls:
                 self.items.setdefault(as_bytes(item), []).append(pending)
         return calls
 
-    def store_answer(self, item: str | bytes, generation: bytes, *, answer: bool) -> None:
-        """Record an answer whose caller has gone, for a retry.
+    def leave(self, item: str | bytes, generation: bytes, *, answer: bool) -> None:
+        """Leave an answer whose caller has gone to the next call about the item.
 
-        The answer "already there" need not be stored unless every call counts: a retry gets it again.
+        The answer "already there" need not be kept unless every call counts: a retry gets it again.
         """
         if answer or self.every_call_counts:
             pending = Pending("", str(next(self._answer_numbers)), 0, generation, answer=answer)
@@ -253,6 +253,52 @@ class PendingCalls:
                 "%d calls are pending (the reply or its caller was lost); the oldest %d are forgotten",
                 *(MOST_PENDING, len(oldest)),
             )
+
+
+class Asked(NamedTuple):
+    """The items of a batch that were sent to one filter.
+
+    :ivar generations: the generations that were asked, each with the index of its first item.
+    """
+
+    pending: PendingCalls
+    items: Sequence[str | bytes]
+    generations: list[tuple[int, bytes]]
+
+    def leave_some(self, answers: Mapping[int, bool]) -> None:
+        """Leave the answers to the items with these indexes."""
+        for i, answer in answers.items():
+            generation = next(own for first, own in reversed(self.generations) if first <= i)
+            self.pending.leave(self.items[i], generation, answer=answer)
+
+
+class Answers(list[bool]):
+    """The answers to a batch of adds, in order: whether each item was new.
+
+    If their caller is gone, they are left to the next calls about the items.  An item of a shared batch that
+    was refused by itself has an error instead.  A forked child leaves none of its parent's answers.
+
+    :param parts: the sources of the answers; each with the places that its own items have in this batch.
+    """
+
+    def __init__(
+        self,
+        answers: Iterable[bool] = (),
+        parts: Iterable[tuple[Sequence[int], Asked | Answers]] = (),
+    ) -> None:
+        super().__init__(answers)
+        self._parts = [*parts]
+        self._process = process()
+
+    def leave(self, start: int = 0, stop: int | None = None) -> None:
+        """Leave the answers from `start` to `stop` to the next calls about their items."""
+        told = enumerate(self[start:stop], start)
+        self.leave_some({place: answer for place, answer in told if isinstance(answer, bool)})
+
+    def leave_some(self, answers: Mapping[int, bool]) -> None:
+        """Leave the answers at these places."""
+        for own, part in self._parts if self._process is process() else ():
+            part.leave_some({i: answers[place] for i, place in enumerate(own) if place in answers})
 
 
 def _runs(first: int, last: int, most: int) -> Iterator[tuple[int, int, bool]]:

@@ -16,7 +16,7 @@ from bloomredis import (
     FilterMismatchError,
     FilterNotFoundError,
 )
-from bloomredis.operations.items.outcomes import Answers
+from bloomredis.protocol.pending import Answers
 from tests.support.servers import Server
 from tests.support.values import for_each
 

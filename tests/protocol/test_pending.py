@@ -16,7 +16,7 @@ def test_kept_answers_have_a_bound(monkeypatch: pytest.MonkeyPatch, caplog: pyte
     monkeypatch.setattr(module, "MOST_PENDING", 1000)
     kept = PendingCalls()
     for i in range(5000):
-        kept.store_answer(f"{i}", GENERATION, answer=True)
+        kept.leave(f"{i}", GENERATION, answer=True)
     assert len(kept.items) <= 1000
     assert all(kept.find(f"{i}", GENERATION) for i in range(4100, 5000))
     assert kept.find("0", GENERATION) is None
@@ -28,7 +28,7 @@ def test_answers_and_calls_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "MOST_PENDING", 1000)
     pending = PendingCalls()
     for i in range(1000):
-        pending.store_answer(f"kept {i}", GENERATION, answer=True)
+        pending.leave(f"kept {i}", GENERATION, answer=True)
     pending.add(["sent"], "session", "1.00000000", GENERATION, clock.now())
     assert pending.find("sent", GENERATION)
     assert len(pending.items) == 991
@@ -40,7 +40,7 @@ def test_owners_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims without an answer do not accumulate; the newest are claimed again under their owners."""
     monkeypatch.setattr(module, "MOST_PENDING", 1000)
     pending = PendingCalls()
-    pending.store_answer("kept", GENERATION, answer=True)
+    pending.leave("kept", GENERATION, answer=True)
     for i in range(5000):
         pending.store_owners(b"%d" % i, [b"owner %d" % i], clock.now() + 60)
     assert len(pending.items) + len(pending.owners) <= 1000

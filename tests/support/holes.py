@@ -20,7 +20,7 @@ from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.errors import FilterLostError, FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.claims.calls import Claims
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
-from bloomredis.operations.items import local_cache, membership, outcomes
+from bloomredis.operations.items import local_cache, membership
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.kinds import filter as filters
@@ -29,7 +29,7 @@ from bloomredis.protocol import cluster, forms, judging, scripts
 from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.judging import Verdict
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.pending import PendingCalls
+from bloomredis.protocol.pending import Answers, PendingCalls
 from bloomredis.protocol.receipts import Pending, Session, Sessions
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Call, Outcome
@@ -94,18 +94,18 @@ def _a_cluster_raises_the_last_error(patch: Patch) -> None:
 def _answers_are_not_kept(patch: Patch) -> None:
     """An answer that arrives after its caller left is dropped."""
     _only_batches_keep_nothing(patch)
-    patch(PendingCalls, "store_answer", lambda *_, **__: None)
+    patch(PendingCalls, "leave", lambda *_, **__: None)
 
 
 def _only_batches_keep_nothing(patch: Patch) -> None:
     """The same in a batch whose call was shared."""
-    patch(outcomes.Answers, "store", lambda *_: None)
+    patch(Answers, "leave_some", lambda *_: None)
 
 
 def _pending_answers_survive_the_filter(patch: Patch) -> None:
     """Pending calls are answered for another generation too."""
     pending: Any = PendingCalls
-    add, store_answer, find = pending.add, pending.store_answer, pending.find
+    add, leave, find = pending.add, pending.leave, pending.find
     checkout, split_runs = pending.checkout, pending.split_runs
     patch(
         pending,
@@ -114,9 +114,7 @@ def _pending_answers_survive_the_filter(patch: Patch) -> None:
             self, items, session, call, b"", *rest, **late
         ),
     )
-    patch(
-        pending, "store_answer", lambda self, item, _, *, answer: store_answer(self, item, b"", answer=answer)
-    )
+    patch(pending, "leave", lambda self, item, _, *, answer: leave(self, item, b"", answer=answer))
     patch(pending, "find", lambda self, item, _, *rest: find(self, item, b"", *rest))
     patch(pending, "checkout", lambda self, item, _, token: checkout(self, item, b"", token))
     patch(

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims.requests import ClaimRequest
-from bloomredis.operations.items.outcomes import Answers, own_error, raise_interrupted
+from bloomredis.operations.items.outcomes import own_error, raise_interrupted
+from bloomredis.protocol.pending import Answers
 
 Waiting = asyncio.Future[Any]
 """A waiting caller: the future that it awaits, which is done early if the caller is cancelled."""
@@ -83,11 +84,11 @@ class Batch:
             return
         at = self.callers.index(caller)
         asked, start = self.asked[at], sum(len(items_of(asked)) for asked in self.asked[:at])
-        kept = self.answers.answers if isinstance(self.answers, BatchInterruptedError) else self.answers
+        kept = self.answers.results if isinstance(self.answers, BatchInterruptedError) else self.answers
         if isinstance(asked, ClaimRequest):
             asked.state.leave()
         elif isinstance(kept, Answers):
-            kept.store(range(start, min(start + len(items_of(asked)), len(kept))))
+            kept.leave(start, start + len(items_of(asked)))
 
 
 class Batcher:
@@ -212,7 +213,7 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
         refused = next((at for at, each in enumerate(own) if isinstance(each, Exception)), None)
         if refused is not None and isinstance(asked, Several):
             if isinstance(answers, Answers):  # the answers behind it are for a retry
-                answers.store(range(start + refused + 1, stop))
+                answers.leave(start + refused + 1, stop)
             yield _refused(asked, own, refused)
         elif len(own) < stop - start and error is not None:
             # `tokens` begins with the first item without an answer.

@@ -15,17 +15,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar, cast
 
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, HashedBatch, hashed
 from bloomredis.bits.bitmap import Bits
 from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.operations.items.membership import Membership
-from bloomredis.operations.items.outcomes import Answers
 from bloomredis.protocol import clock
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.pending import PendingCalls
+from bloomredis.protocol.pending import Answers, PendingCalls
 from bloomredis.protocol.pieces import PIECE_BYTES, READ
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.steps import Op
@@ -148,7 +147,7 @@ class CachedMembership:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         if not len(ask):
-            return Answers(lambda *_: None, [False] * len(encoded))
+            return Answers([False] * len(encoded))
         copy = yield from self._refreshed(handle)
         asked = batch.take(ask)
         sent, by_receipt = clock.now(), self._are_pending(asked.encoded)
@@ -156,15 +155,18 @@ class CachedMembership:
             replies = yield from self._membership.add(asked, [source[i] for i in ask])
         except BatchInterruptedError as error:
             raise _merged_error(error, ask.tolist(), source) from error.__cause__
-        if self.stored.handle is not handle and len(ask) < len(encoded):
-            # The filter may have been lost meanwhile, and the copy with it.
-            replies.store(range(len(replies)))
-            raise LayoutChanged
-        if not by_receipt:
-            self._learn(copy, sent, asked, replies.count(False))
-        merged = np.zeros(len(encoded), dtype=np.bool_)
-        merged[ask] = replies
-        return _answers(replies, ask.tolist(), merged.tolist())
+        try:
+            if self.stored.handle is handle or len(ask) == len(encoded):
+                if not by_receipt:
+                    self._learn(copy, sent, asked, replies.count(False))
+                merged = np.zeros(len(encoded), dtype=np.bool_)
+                merged[ask] = replies
+                return Answers(merged.tolist(), [(ask.tolist(), replies)])
+        except BaseException:  # the caller was interrupted
+            replies.leave()
+            raise
+        replies.leave()
+        raise LayoutChanged  # the filter may have been lost meanwhile, and the copy with it
 
     def test(self, encoded: Encoded) -> Op[list[bool]]:
         """Test items."""
@@ -266,12 +268,6 @@ def _merged_error(
     for i, token in zip(ask[len(error.results) :], error.tokens, strict=False):
         tokens[i - until] = token
     merged = copy(error)
-    merged.results, merged.rest, merged.tokens = results, source[until:], tokens
-    merged.answers = _answers(error.answers, ask, results)
+    merged.results = Answers(results, [(ask, cast("Answers", error.results))])
+    merged.rest, merged.tokens = source[until:], tokens
     return merged
-
-
-def _answers(replies: Answers, ask: list[int], answers: list[bool]) -> Answers:
-    """Return the answers of a whole batch; `ask` has the indexes of the items that were sent."""
-    index = {i: j for j, i in enumerate(ask[: len(replies)])}
-    return Answers(lambda i, _: replies.store([index[i]] if i in index else ()), answers)

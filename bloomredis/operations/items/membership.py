@@ -14,19 +14,14 @@ from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, items_and_prepared
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
-from bloomredis.operations.items.outcomes import (
-    UNCOUNTED,
-    Answers,
-    raise_interrupted,
-    raise_unknown,
-)
+from bloomredis.operations.items.outcomes import UNCOUNTED, raise_interrupted, raise_unknown
 from bloomredis.operations.items.packing import pack, range_packer
 from bloomredis.protocol import calls, clock, forms, scripts
 from bloomredis.protocol.clock import Rounds, next_round
 from bloomredis.protocol.judging import Verdict, judge, raise_judged
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
-from bloomredis.protocol.pending import PendingCalls
+from bloomredis.protocol.pending import Answers, Asked, PendingCalls
 from bloomredis.protocol.receipts import (
     RECEIPT_SECONDS,
     Pending,
@@ -213,22 +208,17 @@ class Membership:
             by their callers.  If every call counts, a load that is repeated needs its own answers.
         """
         items, prepared = items_and_prepared(batch)
-        generations: list[tuple[int, bytes]] = []  # index of the first answer of each generation
-
-        def store(i: int, answer: bool) -> None:  # noqa: FBT001 - an index and its answer
-            generation = next(own for start, own in reversed(generations) if start <= i)
-            self._pending.store_answer(items[i], generation, answer=answer)
-
-        answers, rounds = Answers(store), None
+        asked, rounds = Asked(self._pending, items, []), None
+        answers = Answers((), [(range(len(items)), asked)])
         own: list[tuple[str | bytes, Pending]] = []  # pending items of calls of this load
         try:
             if made is not None:
-                generations.append((0, made[0].handle.generation))
+                asked.generations.append((0, made[0].handle.generation))
                 with suppress(LayoutChanged):
                     yield from self._finish(*made, answers=answers)
             while len(answers) < len(items):
                 handle = self._stored.handle or (yield from self._stored.open())
-                generations.append((len(answers), handle.generation))
+                asked.generations.append((len(answers), handle.generation))
                 try:
                     yield from self._add_rest(handle, items, answers, prepared, unasked=unasked)
                 except LayoutChanged as changed:
@@ -238,7 +228,7 @@ class Membership:
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted
-            answers.store(range(len(answers)))
+            answers.leave()
             raise
         if unasked:
             self._pending.discard(own)
@@ -343,7 +333,7 @@ class Membership:
         session, generation = call.session, call.handle.generation
         if call.is_plain(outcome):
             for item, answer in zip(call.items, flags_of(outcome), strict=False):
-                self._pending.store_answer(item, generation, answer=answer)
+                self._pending.leave(item, generation, answer=answer)
         elif session is not None:
             self._pending.add(call.items, session.name, session.call, generation, call.sent)
 

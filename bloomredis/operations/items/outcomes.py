@@ -1,10 +1,10 @@
-"""Outcomes of calls: answers that can be saved for a retry, and errors for missing answers."""
+"""Errors for missing answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from bloomredis.errors import (
     BatchInterruptedError,
@@ -14,7 +14,6 @@ from bloomredis.errors import (
     OutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.protocol.forks import process
 from bloomredis.protocol.replies import (
     Refusal,
     client_error,
@@ -39,29 +38,6 @@ UNCOUNTED: Final = (
     "and a retry might count it twice (error.final)"
 )
 """For a filter in which every call counts."""
-
-
-class Answers(list[bool]):
-    """The answers to a batch of adds, in order: whether each item was new.
-
-    They can be stored for a retry if their caller is gone.  An item of a shared batch that was refused by
-    itself has an error instead.
-
-    `store` gets the index of an answer, and the answer.  It must not refer to this object, since such a cycle
-    would keep both in memory until the next garbage collection.  A forked child stores none of its parent's
-    answers.
-    """
-
-    def __init__(self, store: Callable[[int, bool], None], answers: Iterable[bool] = ()) -> None:
-        super().__init__(answers)
-        self._store = store
-        self._process = process()
-
-    def store(self, indexes: Iterable[int]) -> None:
-        """Store the answers with these indexes, for a retry."""
-        for i in indexes if self._process is process() else ():
-            if not isinstance(self[i], Exception):
-                self._store(i, self[i])
 
 
 def own_error(error: Exception, tokens: Sequence[str | None]) -> Exception:
@@ -127,24 +103,18 @@ def raise_unknown(
     raise unknown from error and client_error(error)
 
 
-def raise_interrupted(
-    call: str, answers: Sequence[object], items: Sequence[object], error: Exception
-) -> NoReturn:
+def raise_interrupted(call: str, answers: list[Any], items: Sequence[object], error: Exception) -> NoReturn:
     """Raise `BatchInterruptedError`, or the error that stopped the batch if no item was touched."""
     if not answers and not isinstance(error, OutcomeUnknownError):
         raise error
-    interrupted = interrupted_by(error, call, answers, items, getattr(error, "tokens", ()))
-    interrupted.answers = answers
-    raise interrupted from error
+    raise interrupted_by(error, call, answers, items, getattr(error, "tokens", ())) from error
 
 
 def interrupted_stream(error: BloomError, call: str, items: Sequence[object]) -> BatchInterruptedError:
     """Return the error for one batch of a stream, whose later items have not been read."""
     if not isinstance(error, BatchInterruptedError):
         return interrupted_by(error, call, [], items, getattr(error, "tokens", ()), stream=True)
-    interrupted = interrupted_by(error.__cause__, call, error.results, items, error.tokens, stream=True)
-    interrupted.answers = error.answers
-    return interrupted
+    return interrupted_by(error.__cause__, call, error.results, items, error.tokens, stream=True)
 
 
 def interrupted_load(error: BloomError, done: int) -> BatchInterruptedError:
@@ -175,7 +145,7 @@ def raise_batch_of_stream(
 def interrupted_by(
     error: BaseException | None,
     call: str,
-    answers: Sequence[object],
+    answers: list[Any],
     items: Sequence[object],
     tokens: Sequence[str | None],
     *,
@@ -191,7 +161,7 @@ def interrupted_by(
         advice = advice.removesuffix(of_one_item).removesuffix("; then ")
     interrupted = BatchInterruptedError(
         f"{len(answers)} of {len(items)} items were answered, then: {reason}",
-        list(answers),
+        answers,
         items[len(answers) :],
         tokens,
         advice=f"{advice}; then {going_on}" if advice else going_on,

@@ -13,13 +13,12 @@ from bloomredis.operations.claims.state import ClaimState
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.operations.items.membership import Membership
-from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Options
 from bloomredis.protocol import forms
 from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.forks import process
-from bloomredis.protocol.pending import PendingCalls
+from bloomredis.protocol.pending import Answers, PendingCalls
 from bloomredis.protocol.receipts import Sessions, parse_token
 from bloomredis.protocol.steps import Batches, Op
 from bloomredis.stored.foreign.bitmap import ForeignLayout
@@ -116,7 +115,7 @@ class FilterOperations(ItemOperations):
         def store(encoded: Encoded, answers: Sequence[bool]) -> None:
             if handle is not None and made_in is process():
                 for item, answer in zip(encoded, answers, strict=False):
-                    self.pending.store_answer(item, handle.generation, answer=answer)
+                    self.pending.leave(item, handle.generation, answer=answer)
 
         return store
 

@@ -13,12 +13,12 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import ModuleItems
 from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
 from bloomredis.later import later
-from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import Common, Options, Seconds, checked_options, lifetime
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.pending import Answers, Asked
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
 from bloomredis.stored.foreign.bitmap import (
@@ -80,18 +80,18 @@ class PlainOperations(Queueing, FilterOperations):
         try:
             return (yield from self.add_encoded(encoded, encoded))
         except BatchInterruptedError as error:
-            refused, answers = error.__cause__, cast("Answers", error.answers)
+            refused, answers = error.__cause__, cast("Answers", error.results)
             if not isinstance(refused, FilterFullError):
                 raise
         except FilterFullError as error:
-            refused, store = error, self.answer_store()
-            answers = Answers(lambda i, answer: store([encoded[i]], [answer]))
+            asked = Asked(self.pending, encoded, [(0, self.stored.generation() or b"")])
+            refused, answers = error, Answers((), [(range(len(encoded)), asked)])
         left = encoded[len(answers) :]
         try:
             for item, there in zip(left, (yield from self.contains_encoded(left)), strict=True):
                 answers.append(cast("bool", (yield from self._behind(item, refused, there))))
         except BaseException:
-            answers.store(range(len(answers)))
+            answers.leave()
             raise
         return answers
 

@@ -13,13 +13,13 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.later import later
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds import sharded_batches as batches
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Common, Seconds, checked_options
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.pending import Answers
 from bloomredis.protocol.receipts import Sessions, parse_token
 from bloomredis.protocol.steps import Batches, Op
 from bloomredis.stored import planning

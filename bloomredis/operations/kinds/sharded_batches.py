@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -16,10 +15,11 @@ from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded, PackedBatch, Prepared
 from bloomredis.bits.picked import Picked
 from bloomredis.errors import BatchInterruptedError, FilterLostError
-from bloomredis.operations.items.outcomes import Answers, interrupted_by, own_error
+from bloomredis.operations.items.outcomes import interrupted_by, own_error
 from bloomredis.operations.items.packing import PACKED, packed_batch
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.protocol.gather import error_to_raise, gather, loss_in
+from bloomredis.protocol.pending import Answers, Asked
 from bloomredis.protocol.replies import digits_of, is_answer
 from bloomredis.protocol.steps import Many, Op, Outcome
 from bloomredis.stored.state.handle import Handle
@@ -30,6 +30,8 @@ CallAndOutcome = tuple[Any, Any]
 """A call that adds or tests items, and its outcome."""
 
 
+Parts = list[tuple[list[int], Answers]]
+"""The answers of shards, each with the indexes of the shard's items."""
 Outcomes = Sequence[tuple[list[int], list[bool] | Exception]]
 """For each shard the indexes of its items, and their answers or its error."""
 
@@ -71,7 +73,7 @@ def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..
 
     :param merged: `answers_of`, or `answers_of_several` for the items of several callers.
     """
-    answered, calls = ShardAnswers(), _calls(runs, adds=True)
+    parts, calls = Parts(), _calls(runs, adds=True)
     made = list[CallAndOutcome | None]([None]) * len(runs)
     if calls:
         replies: Sequence[Outcome]
@@ -82,7 +84,7 @@ def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..
         try:
             made = list(zip(calls, replies, strict=True))
             if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
-                answers = Answers(partial(store_one, runs, made), merge_replies(runs, made))
+                answers = Answers(merge_replies(runs, made), map(_asked, runs, calls))
                 for call in calls:
                     call.session.free.append(call.session)
                 return answers
@@ -91,16 +93,18 @@ def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..
                 run.part.membership.leave(call, reply)
             raise
     operations = [
-        answered.recorded(run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own))
+        _recorded(parts, run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own))
         for run, own in zip(runs, made, strict=True)
     ]
     try:
         raise_interruption(made, operations)
-        outcomes = yield from _gathered(runs, operations)
-    except BaseException:  # the caller was cancelled or interrupted
-        answered.store(range(len(items)))
+        return merged(items, (yield from _gathered(runs, operations)), parts)
+    except BatchInterruptedError:  # the caller gets the answers with the error
         raise
-    return merged(items, outcomes, answered)
+    except BaseException:  # the caller was cancelled or interrupted
+        for _, part in parts:
+            part.leave()
+        raise
 
 
 def test(runs: Sequence[ShardItems], count: int, merged: Callable[..., list[bool]]) -> Op[list[bool]]:
@@ -126,6 +130,11 @@ def _calls(runs: Sequence[ShardItems], *, adds: bool) -> list[Any]:
         new = run.part.membership.new_add if adds else run.part.membership.new_test
         calls.append(new(cast("Handle", handle), *packed_batch(cast("Handle", handle), run.batch)))
     return calls
+
+
+def _asked(run: ShardItems, call: Any) -> tuple[Any, Asked]:
+    """Return what a call of a shard asked, with the indexes of its items."""
+    return run.own, Asked(run.part.pending, call.items, [(0, call.handle.generation)])
 
 
 def _gathered(
@@ -156,74 +165,35 @@ def raise_interruption(made: Sequence[CallAndOutcome | None], operations: Iterab
         raise error
 
 
-def store_one(
-    runs: Sequence[ShardItems],
-    made: Sequence[CallAndOutcome | None],
-    i: int,
-    answer: bool,  # noqa: FBT001 - as `Answers` gives it
-) -> None:
-    """Store the answer to an item of a batch."""
-    for run, each in zip(runs, made, strict=True):
-        if each and i in run.own:
-            item = each[0].items[run.own.tolist().index(i)]
-            run.part.pending.store_answer(item, each[0].handle.generation, answer=answer)
+def _recorded(parts: Parts, own: list[int], operation: Op[Answers]) -> Op[list[bool]]:
+    """Add the items of a shard, which have these indexes in the batch; record the answers as they come."""
+    try:
+        answers = yield from operation
+    except BatchInterruptedError as error:
+        parts.append((own, cast("Answers", error.results)))
+        raise
+    parts.append((own, answers))
+    return answers
 
 
-class ShardAnswers:
-    """The answers of a batch's shards, recorded as they come."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[list[int], Answers]] = []
-        self._places: dict[int, tuple[Answers, int]] = {}  # by index in the batch
-
-    def recorded(self, own: list[int], operation: Op[Answers]) -> Op[list[bool]]:
-        """Add the items of a shard, which have these indexes in the batch; record the answers."""
-        try:
-            answers = yield from operation
-        except BatchInterruptedError as error:
-            if error.answers is not None:
-                self._parts.append((own, error.answers))
-            raise
-        self._parts.append((own, answers))
-        return answers
-
-    def store(self, indexes: Iterable[int]) -> None:
-        """Store the answers of these items of the batch, as far as they have come."""
-        while self._parts:
-            own, answers = self._parts.pop()
-            self._places.update((own[j], (answers, j)) for j in range(len(answers)))
-        for i in indexes:
-            if i in self._places:
-                answers, j = self._places[i]
-                answers.store([j])
-
-
-def answers_of(
-    items: Sequence[object],
-    outcomes: Outcomes,
-    answered: ShardAnswers,
-) -> Answers:
+def answers_of(items: Sequence[object], outcomes: Outcomes, parts: Parts) -> Answers:
     """Return the answers to a batch of adds, given the outcomes of its shards; raise the error of one."""
     merged, error = merge_answers(len(items), outcomes)
+    answers = Answers(cast("list[bool]", merged), parts)
     if error is None:
-        return Answers(lambda i, _: answered.store([i]), cast("list[bool]", merged))
-    known = merged.index(None)
-    answered.store(range(known, len(items)))
+        return answers
+    answers.leave(merged.index(None))
     interrupted = interrupted_error(merged, items, error, outcomes)
-    interrupted.answers = Answers(lambda i, _: answered.store([i]), interrupted.results)
+    interrupted.results = Answers(interrupted.results, parts)
     raise interrupted
 
 
-def answers_of_several(
-    items: Sequence[object],
-    outcomes: Outcomes,
-    answered: ShardAnswers,
-) -> Answers:
+def answers_of_several(items: Sequence[object], outcomes: Outcomes, parts: Parts) -> Answers:
     """Return the answers to adds of several callers (`told_apart`)."""
     try:
-        return Answers(lambda i, _: answered.store([i]), told_apart(len(items), outcomes))
+        return Answers(told_apart(len(items), outcomes), parts)
     except FilterLostError:
-        return answers_of(items, outcomes, answered)
+        return answers_of(items, outcomes, parts)
 
 
 def told_apart(count: int, outcomes: Outcomes) -> list[bool]:
@@ -267,7 +237,7 @@ def merge_answers(
 
 
 def interrupted_error(
-    answers: Sequence[object],
+    answers: list[Any],
     items: Sequence[object],
     error: Exception,
     outcomes: Iterable[tuple[list[int], object]],

@@ -17,10 +17,11 @@ from bloomredis.operations.claims.patience import ask, patient, retry_patiently
 from bloomredis.operations.claims.requests import ClaimRequest, Verb
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.outcomes import Answers, raise_interrupted
+from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.operations.options import Options
 from bloomredis.protocol.gather import error_to_raise, gather
 from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.pending import Answers
 from bloomredis.protocol.receipts import Session, Sessions, in_session
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
