@@ -162,7 +162,7 @@ def test_a_full_filter_is_told_of_once(any_client: redis.Redis, caplog: pytest.L
     """Of two calls that find it full at the same time, and a load that looks at its count meanwhile."""
     f = PlainOperations("seen", capacity=2, error_rate=0.01)
     drive(any_client, f.add_many(["a", "b"]))
-    look = InFlight(any_client, f.stored.look_at_count())
+    look = InFlight(any_client, f.stored.look_at_count(1))
     calls = [InFlight(any_client, f.add(item)).execute() for item in "xy"]
     assert [call.ended() for call in calls] == [True, True]
     look.ended()
@@ -175,7 +175,7 @@ def test_a_look_at_the_count_undoes_no_clear(any_client: redis.Redis) -> None:
     drive(any_client, f.add("a"))
     drive(any_client, f.stored.current())  # which loads the script
     any_client.setrange("seen", 56, (5).to_bytes(8, "big"))  # what a load has added
-    look = InFlight(any_client, f.stored.look_at_count()).execute()
+    look = InFlight(any_client, f.stored.look_at_count(1)).execute()
     drive(any_client, f.clear())
     look.ended()
     assert drive(any_client, f.add("x")) is True
