@@ -322,15 +322,17 @@ def test_one_thread_waits_for_all_claims(
     monkeypatch.setattr(renewing, "_thread", renewing._ThreadTimer())
     with any_server.client() as client:
         filters = make(any_client), make(client), BloomFilter(any_client, "other", **SIZE)
-        claims = [f.claim(i, lease=lease) for i, f in enumerate(filters) for lease in (86_400,)]
-        claims += [f.claim(f"{lease}", lease=lease) for f in filters[1:] for lease in (3600, 60, 30)]
+        claims = [(f.name, f.claim(f"of {i}", lease=86_400)) for i, f in enumerate(filters)]
+        claims += [
+            (f.name, f.claim(f"{lease}", lease=lease)) for f in filters[1:] for lease in (3600, 60, 30)
+        ]
         assert len(timers()) == len(before) + 1
-        for claim in claims:
-            key = claim_key("seen", claim.item)
+        for name, claim in claims:
+            key = claim_key(name, claim.item)
             any_client.pexpire(key, SHORT)
             if claim.remaining < 3600:
                 wait_until("it is renewed", lambda: int(any_client.pttl(key)) > SHORT)  # noqa: B023 - at once
-        for claim in claims:
+        for _, claim in claims:
             claim.commit()
 
 
