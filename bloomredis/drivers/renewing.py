@@ -43,7 +43,7 @@ _log = logging.getLogger("bloomredis")
 
 @dataclass(slots=True, weakref_slot=True)
 class Renewal:
-    """What a timer knows of a claim: its state, its filter, and for how many seconds it is renewed.
+    """A claim as its timer knows it: its state, its filter, and for how many seconds it is renewed.
 
     Only the claim holds it, so it goes with the claim.
     """
