@@ -47,5 +47,6 @@ class Reaction:
         """
         error, mine, doublings = self.error(), object(), int(max(times, 1)).bit_length() - 1
         if _warned.setdefault((generation, doublings), mine) is mine:  # one step for threads
-            text = passed if doublings else error.problem
-            _log.log(logging.ERROR if times >= _MANY else logging.WARNING, "%s; %s", text, error.advice)
+            if doublings:
+                error = FilterFullError(passed, advice=error.advice, command=error.command)
+            _log.log(logging.ERROR if times >= _MANY else logging.WARNING, "%s", error)
