@@ -80,6 +80,7 @@ def test_a_filter_that_was_lost_guards_nothing(
     with caplog.at_level(logging.WARNING, "bloomredis"):
         assert [get("7"), get("x")] == [7, None]
     assert "not guarded by 'rows'" in caplog.text
+    seen.acknowledge()
     load(seen, ROWS)
     assert get("y") is None
     assert database.asked == ["7", "x"]

@@ -297,7 +297,7 @@ def test_the_items_of_a_worker_that_is_killed_are_done_by_another(any_server: Se
 
 def _item(order: bytes) -> str:
     """Return the item of a message to the actor `ship`."""
-    return f"('ship', ({order.decode()!r},), [])"
+    return f'["ship", {{"order": "{order.decode()}"}}]'
 
 
 def test_the_page_runs(any_server: Server) -> None:

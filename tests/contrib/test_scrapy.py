@@ -574,7 +574,8 @@ def test_a_crawl_goes_on_without_the_server_if_it_shall(
         assert len(alone.fetches) - len(counted) <= CONCURRENT
         name = settings(adapter, server).get("BLOOMREDIS_NAME", "links:seen")
         name = "links:fetched" if adapter == "ClaimWhileDownloading" else name % {"spider": "links"}
-        assert ScalingBloomFilter.open(server.client(), name).info().count >= 600
+        marked = ScalingBloomFilter.open(server.client(), name).info().count
+        assert marked + stats.get("bloomredis/lost", 0) >= 600  # a lease may end while the server is away
     warnings = [line for line in capfd.readouterr().err.splitlines() if "count as new" in line]
     assert len(warnings) == 1
 
