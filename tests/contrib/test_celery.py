@@ -303,7 +303,7 @@ def test_a_wrong_name_is_refused_when_the_task_is_made(
     unique_on: Any, body: Any, match: str, tasks: Any
 ) -> None:
     """That is before its first message."""
-    options = {"base": tasks.Once, "name": "shop.ship", "seen": tasks.seen, "lazy": False}
+    options = {"base": tasks.Once, "name": "shop.ship", "seen": tasks.seen, "lazy": False, "shared": False}
     make = tasks.app.task(bind=body is bound, unique_on=unique_on, **options)
     with pytest.raises((TypeError, ValueError), match=match):
         assert make(body).name
@@ -312,7 +312,7 @@ def test_a_wrong_name_is_refused_when_the_task_is_made(
 def test_a_filter_of_asyncio_is_refused_when_the_task_is_made(tasks: Any) -> None:
     """Its claims would be coroutines."""
     seen = bloomredis.asyncio.BloomFilter.from_url("memory://", "seen", capacity=10, error_rate=0.1)
-    make = tasks.app.task(base=tasks.Once, name="shop.ship", seen=seen, lazy=False)
+    make = tasks.app.task(base=tasks.Once, name="shop.ship", seen=seen, lazy=False, shared=False)
     with pytest.raises(TypeError, match=r"task shop.ship needs a bloomredis.BloomFilter, not a .*asyncio"):
         make(plain)
 
@@ -402,7 +402,7 @@ def test_a_coroutine_function_is_refused_when_the_task_is_made(tasks: Any) -> No
     async def ship(order: str) -> None: ...
 
     with pytest.raises(TypeError, match=r"task shop.ship is a coroutine function"):
-        tasks.app.task(base=tasks.Once, name="shop.ship", seen=tasks.seen, lazy=False)(ship)
+        tasks.app.task(base=tasks.Once, name="shop.ship", seen=tasks.seen, lazy=False, shared=False)(ship)
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
