@@ -225,14 +225,14 @@ class Membership:
                     own += changed.pending
                     progress = len(handle.extra) + len(answers)
                     rounds = yield from next_round(rounds, self._stored.name, progress)
+            if unasked:
+                self._pending.discard(own)
+            yield from self._stored.look_at_count(0)
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted
             answers.leave()
             raise
-        if unasked:
-            self._pending.discard(own)
-        yield from self._stored.look_at_count(0)
         return answers
 
     def _add_rest(
