@@ -159,7 +159,8 @@ class Owner:
             ):
                 self.is_fresh = False
             return
-        if not answered or request.verb == "delete" or not (self._opened or request.opened):
+        left_none = request.verb == "delete" or (request.verb == "acknowledge" and not self.has_opened)
+        if not answered or left_none or not (self._opened or request.opened):
             self.is_fresh, self._fresh_since = True, step
         elif acknowledging or request.started < self._fresh_since:
             return  # nobody says which call's generation the object has, if one of them has failed
@@ -167,7 +168,8 @@ class Owner:
             self.is_fresh = False
         if answered:
             given = self._opened or request.opened  # None after a delete, or if nothing was stored
-            if given or request.verb != "acknowledge":
+            stands = request.verb == "clear" and request.is_behind  # what another call has opened since
+            if not stands and (given or request.verb != "acknowledge"):
                 self._leave_others(given and given[1], step)
             self.acknowledged = None if request.verb == "delete" else self._opened
 

@@ -228,10 +228,10 @@ class Membership:
             if unasked:
                 self._pending.discard(own)
             yield from self._stored.look_at_count(0)
-        except Exception as error:
-            raise_interrupted("add_many", answers, source, error)
-        except BaseException:  # the caller was cancelled or interrupted
-            answers.leave()
+        except BaseException as error:
+            if isinstance(error, Exception) and len(answers) < len(items):
+                raise_interrupted("add_many", answers, source, error)
+            answers.leave()  # the caller was cancelled, or interrupted behind the last answer
             raise
         return answers
 
