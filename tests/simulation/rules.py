@@ -354,8 +354,12 @@ class Rules(Repeats):
     # -- opening
 
     def created(self, request: Request) -> None:
-        """Check that an object did not create or check a filter in place of one that it had lost."""
-        self._check_generation(request)
+        """Check that an object did not create or check a filter in place of one that it had lost.
+
+        What another call has opened meanwhile is checked by the next call.
+        """
+        if not request.is_behind:
+            self._check_generation(request)
 
     def acknowledged(self, request: Request, *, had_lost: bool) -> None:
         """Check the answer of an acknowledgement, and that the filter which it leaves is marked."""
