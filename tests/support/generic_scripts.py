@@ -212,9 +212,11 @@ class Pair:
             before = state_of(self._new)
         own = len(keys) - len(self._handle.extra)
         texts = generic(verb, self._variant, own), scripts.load_script(verb, variant=self._variant).text
+        known = arguments[:4] if verb == "claim" and arguments[4:] == [b""] else arguments  # it replaces none
+        given = (self._old, known), (self._new, arguments)
         replies = [
-            self._reply(client, text, keys, arguments)
-            for client, text in zip((self._old, self._new), texts, strict=True)
+            self._reply(client, text, keys, own_arguments)
+            for (client, own_arguments), text in zip(given, texts, strict=True)
         ]
         self.outcomes[str(replies[0]) if str(replies[0]).startswith("refused") else verb] += 1
         states = state_of(self._old), state_of(self._new)
