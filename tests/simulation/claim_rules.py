@@ -113,7 +113,8 @@ class ClaimRules:
 
         :param owners: the owners in the command.
         """
-        for grant in self._grants.get(request.item, ()) if request.state != "running" else ():
+        has_ended = request.state != "running" and not request.is_cancelled  # the shared call goes on
+        for grant in self._grants.get(request.item, ()) if has_ended else ():
             is_later = grant.claim.started > request.ended and self._clock() < self._until(grant)
             is_other = state_of(grant.claim.held).owner not in owners
             if is_later and is_other and self._is_valid(grant) and grant.generation == request.generation:

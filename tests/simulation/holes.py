@@ -169,6 +169,7 @@ WITH: Final = {
 
 ONLY: Final = {
     "cache-learns-for-newest": {"add", "add_many", "contains", "contains_many", "clear"},
+    "claims-not-kept": {"add", "claim", "claim_many"},
     "claims-without-order": {"add", "claim_as"},
     "gone-are-told": {"add", "clear"},
     "losses-in-two-steps": {"add", "contains"},

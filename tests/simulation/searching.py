@@ -11,8 +11,10 @@ from tests.simulation.running import Failure, Simulator
 
 MOST_SCHEDULES: Final = 10_000
 FIRST: Final = {
-    "cache-learns-for-newest": 780,
+    "batches-not-kept": 4400,
+    "cache-learns-for-newest": 2700,
     "claims-by-time": 700,
+    "claims-not-kept": 1200,
     "debts-survive-fork": 400,
     "forks-unseen": 250,
     "last-attempt-of-cluster-judges": 1360,
