@@ -17,15 +17,16 @@ FIRST: Final = {
     "claims-not-kept": 1200,
     "debts-survive-fork": 400,
     "forks-unseen": 250,
-    "last-attempt-of-cluster-judges": 1360,
-    "last-error-judges": 1360,
+    "last-attempt-of-cluster-judges": 2800,
+    "last-error-judges": 2800,
     "looks-not-compared": 470,
-    "nobody-is-told": 570,
+    "losses-in-two-steps": 800,
+    "nobody-is-told": 1300,
     "record-revived": 2800,
     "shards-without-time": 400,
     "stale-drops": 100,
-    "sweeps-too-far": 690,
-    "tokens-shared": 3950,
+    "sweeps-too-far": 1700,
+    "tokens-shared": 5900,
 }
 """The first schedule of a search that would be long: slightly before the one that fails."""
 
