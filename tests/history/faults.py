@@ -20,6 +20,9 @@ REFUSALS: Final = (
     "NOPERM this user has no permissions to run the 'set' command",
 )
 
+_LACKS_SCRIPT: Final = b"-NOSCRIPT"
+"""The reply after which no copy of the request is executed, as docs/guarantees.md says of proxies."""
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -111,15 +114,17 @@ def _late_copy(exchange: Exchange, dice: Dice) -> bool:
 
 def _doubled(exchange: Exchange, dice: Dice) -> bool:
     replies = [exchange.execute(), exchange.execute()]
-    # To a client that has sent one request, NOSCRIPT says that nothing was executed (docs/guarantees.md).
-    told = [reply for reply in replies if not reply.startswith(b"-NOSCRIPT")]
+    told = [reply for reply in replies if not reply.startswith(_LACKS_SCRIPT)]
     exchange.answer(dice.random.choice(told or replies))
     return True
 
 
 def _copied(exchange: Exchange, dice: Dice) -> bool:
-    dice.copies.append(exchange)
-    return passed(exchange)
+    reply = exchange.execute()
+    if not reply.startswith(_LACKS_SCRIPT):
+        dice.copies.append(exchange)
+    exchange.answer(reply)
+    return True
 
 
 def _slow(exchange: Exchange, dice: Dice) -> bool:
