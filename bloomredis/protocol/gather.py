@@ -28,12 +28,13 @@ def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | 
     running: dict[int, tuple[Op[T], Step]] = {}
 
     def resume(i: int, operation: Op[T], advance: Callable[[], Step]) -> None:
-        running.pop(i, None)
         try:
+            running.pop(i, None)
             running[i] = operation, advance()
         except StopIteration as end:
             results[i] = end.value
         except Exception as error:
+            operation.close()  # perhaps it was interrupted behind its step
             results[i] = error
 
     try:

@@ -86,7 +86,7 @@ class PendingCalls:
         with self._lock:
             self._make_room()
             for item, pending in zip(items, calls, strict=True):
-                self.items.setdefault(as_bytes(item), []).append(pending)
+                self._put(as_bytes(item), pending)
         return calls
 
     def leave(self, item: str | bytes, generation: bytes, *, answer: bool) -> None:
@@ -98,7 +98,12 @@ class PendingCalls:
             pending = Pending("", str(next(self._answer_numbers)), 0, generation, answer=answer)
             with self._lock:
                 self._make_room()
-                self.items.setdefault(as_bytes(item), []).append(pending)
+                self._put(as_bytes(item), pending)
+
+    def _put(self, item: bytes, *calls: Pending) -> None:
+        """Record calls about an item in one step; those that are there stay once."""
+        known = self.items.get(item, ())
+        self.items[item] = [*known, *(each for each in calls if each not in known)]
 
     def find(self, item: str | bytes, generation: bytes, besides: Container[Pending] = ()) -> Pending | None:
         """Return the latest pending call about an item in this generation besides some, or None."""
@@ -167,13 +172,20 @@ class PendingCalls:
                 mine_or_theirs = mine
             yield mine_or_theirs
         except BaseException as error:
-            with self._lock:
-                if mine and not (self.every_call_counts and getattr(error, "final", False)):
-                    calls = self.items.setdefault(item, [])
-                    calls += [each for each in mine if each not in calls]
-                for each in mine:
-                    self._without_token.pop(each, None)
+            try:
+                self._put_back(item, mine, error)
+            except BaseException:  # an interruption
+                self._put_back(item, mine, error)
+                raise
             raise
+
+    def _put_back(self, item: bytes, calls: Sequence[Pending], error: BaseException) -> None:
+        """Put calls back about an item, after the error of the attempt to get their answers."""
+        with self._lock:
+            if calls and not (self.every_call_counts and getattr(error, "final", False)):
+                self._put(item, *calls)
+            for each in calls:
+                self._without_token.pop(each, None)
 
     def split_runs(
         self, items: Sequence[str | bytes], start: int, stop: int, most: int, generation: bytes
@@ -214,7 +226,7 @@ class PendingCalls:
             self._make_room()
             while self.left:
                 encoded, holder, owner, until = self.left[0]
-                self.owners.setdefault(key(encoded) + holder, {})[owner] = until
+                self._put_owners(key(encoded) + holder, {owner: until})
                 self.left.popleft()
 
     def store_owners(self, claim: bytes, owners: Sequence[bytes], until: float) -> None:
@@ -222,7 +234,11 @@ class PendingCalls:
         if owners:
             with self._lock:
                 self._make_room()
-                self.owners.setdefault(claim, {}).update(dict.fromkeys(owners, until))
+                self._put_owners(claim, dict.fromkeys(owners, until))
+
+    def _put_owners(self, claim: bytes, until: Mapping[bytes, float]) -> None:
+        """Record owners of a claim in one step, each with the time when its lease ends."""
+        self.owners[claim] = {**self.owners.get(claim, {}), **until}
 
     @property
     def has_owners(self) -> bool:

@@ -125,7 +125,7 @@ class Claims:
         except LayoutChanged:
             yield from self.each([request])
         except BaseException:  # perhaps the caller was interrupted
-            self._store_owners(keys[0], [owner], options)
+            self._store_owners(keys, [[owner]], options)
             raise
 
     def _claim(self, requests: Sequence[ClaimRequest]) -> Op[None]:
@@ -180,12 +180,14 @@ class Claims:
                     answers, busy = claims_of(reply, len(keys), is_capped=handle.is_capped)
                     if "c" not in answers or not is_late(sent, options.lease):
                         break
-            for at in range(len(answers), len(keys)):  # the filter is full
-                self._store_owners(keys[at], owners[at], options)
+            self._store_owners(keys[len(answers) :], owners[len(answers) :], options)  # the filter is full
             self._take_answers(requests, answers, busy, sent)
         except BaseException:  # even after a refusal, an earlier attempt may have claimed the item
-            for key, own in zip(keys, owners, strict=True):
-                self._store_owners(key, own, options)
+            try:
+                self._store_owners(keys, owners, options)
+            except BaseException:  # an interruption
+                self._store_owners(keys, owners, options)
+                raise
             raise
         if busy:
             yield from self._claim_busy(handle, owners, requests[: len(answers)], options)
@@ -246,14 +248,17 @@ class Claims:
     ) -> Op[None]:
         """Claim busy items again, each under these owners."""
         for request, owners in busy:
-            self._store_owners(self.key(request.encoded), owners, options)
+            self._store_owners([self.key(request.encoded)], [owners], options)
             request.is_done = False
         requests = [request for request, _ in busy]
         yield from self._claim_run(handle, requests, _packed(handle.layout, requests), options)
 
-    def _store_owners(self, key: bytes, owners: Sequence[bytes], options: ClaimOptions) -> None:
-        """Let the next claim of an item use these owners of a claim that may have begun by now."""
-        self._pending.store_owners(key + options.holder, owners, clock.now() + options.lease / 1000)
+    def _store_owners(
+        self, keys: Sequence[bytes], owners: Sequence[Sequence[bytes]], options: ClaimOptions
+    ) -> None:
+        """Let the next claim of each item use these owners of a claim that may have begun by now."""
+        for key, own in zip(keys, owners, strict=True):
+            self._pending.store_owners(key + options.holder, own, clock.now() + options.lease / 1000)
 
     # -- commits
 

@@ -280,21 +280,21 @@ class Membership:
         :param elsewhere: the call was moved to a new session because of a clone; it is not moved again.
         """
         call = self.new_add(handle, items, packed, sent)
-        outcome: Outcome
+        outcome: Outcome = None
         try:
-            outcome = yield call
-        except BaseException as error:  # includes interruptions
-            outcome = error
-        try:
+            try:
+                outcome = yield call
+            except BaseException as error:  # includes interruptions
+                outcome = error
             if (session := call.session) is not None and call.is_plain(outcome):
                 session.free.append(session)
                 if answers is not None:
                     answers += flags_of(outcome)
                 return outcome
-        except BaseException:  # the caller was interrupted
+            return (yield from self._finish(call, outcome, answers=answers, elsewhere=elsewhere))
+        except BaseException:
             self.leave(call, outcome)
             raise
-        return (yield from self._finish(call, outcome, answers=answers, elsewhere=elsewhere))
 
     def _finish(
         self, call: Add, outcome: Outcome, *, answers: list[bool] | None = None, elsewhere: bool = False
@@ -313,6 +313,7 @@ class Membership:
                 return (yield from self._add_elsewhere(call, got))
             if judge(call, error) is Verdict.PENDING:
                 self._raise_unknown(error, call)
+            call.is_settled = True
             session.free.append(session)
             raise
         try:
@@ -320,6 +321,7 @@ class Membership:
             if waited <= RECEIPT_SECONDS or all(flags_of(reply)):
                 session.free.append(session)
                 got += flags_of(reply)
+                call.is_settled = True
                 return reply
         except BaseException:  # the caller was interrupted
             self.leave(call, reply)
@@ -329,17 +331,25 @@ class Membership:
         self._raise_unknown(late, call, late=flags_of(reply))
 
     def leave(self, call: Add, outcome: Outcome) -> None:
-        """Leave the answers of a call to retries, since its caller does not get them."""
+        """Leave the answers of a call to retries if its caller does not get them.
+
+        An interruption may come between any two steps of a call, also while a lost reply is recorded.  So
+        whoever made a call does this for each that is not settled, whatever the outcome is.
+        """
         session, generation = call.session, call.handle.generation
+        if call.is_settled:
+            return
         if call.is_plain(outcome):
             for item, answer in zip(call.items, flags_of(outcome), strict=False):
                 self._pending.leave(item, generation, answer=answer)
         elif session is not None:
             self._pending.add(call.items, session.name, session.call, generation, call.sent)
+        call.is_settled = True
 
     def _add_elsewhere(self, call: Add, answers: list[bool]) -> Op[Flags]:
         """Add the items of a call in another session; a clone of this machine or process used the first."""
         self._sessions.after_fork()
+        call.is_settled = True
         reply = yield from self._add(call.handle, call.items, call.packed, elsewhere=True)
         flags = flags_of(reply)
         if not all(flags):  # an earlier attempt may have added them; the clone has overwritten its receipt
@@ -354,6 +364,7 @@ class Membership:
         """Record a call's items as pending, since its reply is missing or late; raise the public error."""
         session, generation = cast("Session", call.session), call.handle.generation
         pending = self._pending.add(call.items, session.name, session.call, generation, call.sent, late=late)
+        call.is_settled = True
         tokens = [each.token(item) for item, each in zip(call.items, pending, strict=True)]
         if isinstance(error, LayoutChanged):
             error.pending = [*zip(call.items, pending, strict=True)]

@@ -7,7 +7,6 @@ shard goes on with its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -75,29 +74,26 @@ def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..
     """
     parts, calls = Parts(), _calls(runs, adds=True)
     made = list[CallAndOutcome | None]([None]) * len(runs)
-    if calls:
-        replies: Sequence[Outcome]
-        try:
-            replies = yield Many(calls)
-        except BaseException as interruption:  # an interruption of the caller, or an error of all calls
-            replies = [interruption] * len(calls)
-        try:
+    replies: Sequence[Outcome] = [None] * len(calls)
+    try:
+        if calls:
+            try:
+                replies = yield Many(calls)
+            except Exception as error:  # of all calls
+                replies = [error] * len(calls)
             made = list(zip(calls, replies, strict=True))
             if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
                 answers = Answers(merge_replies(runs, made), map(_asked, runs, calls))
                 for call in calls:
                     call.session.free.append(call.session)
+                calls = []  # the caller gets what they did
                 return answers
-        except BaseException:  # the caller was interrupted
-            for run, call, reply in zip(runs, calls, replies, strict=True):
-                run.part.membership.leave(call, reply)
-            raise
-    operations = [
-        _recorded(parts, run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own))
-        for run, own in zip(runs, made, strict=True)
-    ]
-    try:
-        raise_interruption(made, operations)
+        operations = [
+            _recorded(
+                parts, run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own)
+            )
+            for run, own in zip(runs, made, strict=True)
+        ]
         return merged(items, (yield from _gathered(runs, operations)), parts)
     except BatchInterruptedError:  # the caller gets the answers with the error
         raise
@@ -105,6 +101,9 @@ def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..
         for _, part in parts:
             part.leave()
         raise
+    finally:
+        for run, call, reply in zip(runs, calls, replies, strict=False):
+            run.part.membership.leave(call, reply)
 
 
 def test(runs: Sequence[ShardItems], count: int, merged: Callable[..., list[bool]]) -> Op[list[bool]]:
@@ -155,22 +154,13 @@ def merge_replies(runs: Sequence[ShardItems], made: Sequence[CallAndOutcome | No
     return told
 
 
-def raise_interruption(made: Sequence[CallAndOutcome | None], operations: Iterable[Op[Any]]) -> None:
-    """Raise the interruption of the caller, if there was one, after each operation has recorded it."""
-    error = made[0][1] if made[0] else None
-    if isinstance(error, BaseException) and not isinstance(error, Exception):
-        for operation in operations:
-            with suppress(BaseException):
-                next(operation)
-        raise error
-
-
 def _recorded(parts: Parts, own: list[int], operation: Op[Answers]) -> Op[list[bool]]:
     """Add the items of a shard, which have these indexes in the batch; record the answers as they come."""
     try:
         answers = yield from operation
     except BatchInterruptedError as error:
-        parts.append((own, cast("Answers", error.results)))
+        results: Any = error.results
+        parts.append((own, results))
         raise
     parts.append((own, answers))
     return answers

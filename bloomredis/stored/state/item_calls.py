@@ -92,7 +92,10 @@ class Add(FilterCall[Reply]):
     :ivar items: the encoded items.
     :ivar sent: the time of the first attempt.
     :ivar ends_early: a reply may end before the last item, because the filter is full or must grow.
+    :ivar is_settled: its answers, or its lack of them, have reached the caller or the pending calls.
     """
+
+    is_settled = False
 
     def __init__(
         self, kind: AddKind, session: Session | None, items: Encoded, packed: bytes, sent: float

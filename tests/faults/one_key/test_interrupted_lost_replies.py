@@ -1,0 +1,109 @@
+"""Calls whose replies are lost are interrupted at exact points while that is recorded: no answer is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
+from typing import Any, Final
+
+import pytest
+import redis
+
+from bloomredis import BatchInterruptedError, BloomError
+from tests.faults.one_key import test_interrupted_losses as losses
+from tests.support.lines import Interrupt
+from tests.support.points import Point, raised_at
+from tests.support.proxy import Exchange, lost, passed, proxied
+from tests.support.retries import retrying
+from tests.support.servers import Server
+from tests.support.sizes import sized
+
+pytestmark = losses.pytestmark
+
+ITEMS: Final = ["a", "b", "c"]
+
+
+class SoftTimeLimit(Exception):  # noqa: N818 - as in Celery
+    """An interruption that may be taken for an error of a call."""
+
+
+def add(f: Any) -> list[object]:
+    """Add the items; return the answers."""
+    return [*f.add_many(ITEMS)]
+
+
+def claim(f: Any) -> list[object]:
+    """Claim the items; return the claims."""
+    return [*f.claim_many(ITEMS, lease=3600)]
+
+
+def remove(f: Any) -> list[object]:
+    """Remove an item; return the answer."""
+    return [f.remove("old")]
+
+
+CALLED: Final[dict[str, tuple[str, Callable[[Any], list[object]]]]] = {
+    "add": ("plain", add),
+    "claim": ("plain", claim),
+    "counting add": ("counting", add),
+    "remove": ("counting", remove),
+    "scaling add": ("scaling", add),
+    "sharded add": ("sharded", add),
+    "sharded claim": ("sharded", claim),
+}
+"""Calls, each with the kind of its filter."""
+
+
+class Losing:
+    """A fate: the next replies to calls that change the filter are lost, as many as `left`."""
+
+    left = 0
+
+    def __call__(self, exchange: Exchange) -> bool:
+        """Choose the fate of a request."""
+        if self.left and exchange.verb in ("add", "claim", "remove"):
+            self.left -= 1
+            return lost(exchange)
+        return passed(exchange)
+
+
+@sized("step", make_test=61, make_test_all=1)
+@pytest.mark.parametrize("error", [Interrupt, SoftTimeLimit])
+@pytest.mark.parametrize("called", CALLED)
+def test_a_lost_reply(
+    any_server: Server, called: str, error: type[BaseException], step: int, seed: int
+) -> None:
+    """The next call on the object gets the answers of one that was lost and then interrupted, or of two."""
+    losing, (kind, call) = Losing(), CALLED[called]
+
+    def attempt(number: int, earlier: int) -> Point | None:
+        any_client.flushall()
+        f, got = make(), list[object]()
+        assert f.add("old")
+        for _ in range(earlier):
+            losing.left = 1
+            with suppress(BloomError):
+                call(f)
+        losing.left = 1
+        with raised_at(number, error) as where, suppress(BaseException):
+            try:
+                got = call(f)
+            except BatchInterruptedError as interrupted:
+                got = interrupted.results
+        losing.left = 0
+        if not where:
+            return None
+        if got == [] or (len(got) < len(ITEMS) and call is not remove):
+            got = [*got, *call(f)[len(got) :]]
+        assert all(got), (where, got)
+        return Point(where[0], returned=False)
+
+    with (
+        proxied(any_server.socket, losing) as proxy,
+        closing(redis.Redis(port=proxy.port, **retrying(0))) as any_client,
+    ):
+        make = losses.maker(any_client, kind)
+        for earlier in (0, 1):
+            for _ in losses.points(step, seed, partial(attempt, earlier=earlier)):
+                pass
