@@ -135,7 +135,11 @@ def _busy(
             if history.first[each.name] is not own or each.start + each.lease <= call.start
         )
         if not any(each.start < call.end and _may_last(history, each, deeds) > call.start for each in others):
-            yield f"busy, and nobody held it: {call}"
+            told = sorted(
+                (*claims, *(each for claim in claims for each in deeds[claim.name])),
+                key=lambda each: each.start,
+            )
+            yield "\n    ".join([f"busy, and nobody held it: {call}", *map(str, told)])
 
 
 def _may_last(history: History, claim: Call, deeds: Mapping[str | None, Sequence[Call]]) -> float:
