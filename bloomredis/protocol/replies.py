@@ -99,6 +99,10 @@ _WORD: Final = re.compile(
         ]
     )
 )
+_OTHER_LOOP: Final = (
+    "the client has connections of another event loop: make a client in each loop, with "
+    "bloomredis.asyncio.connect(), or use from_url(), which does"
+)
 _NO_DATABASE: Final = "DB index is out of range"
 _NO_SCRIPTS: Final = re.compile(r"unknown command .?eval(sha)?\b", re.IGNORECASE)
 _NO_SENTINEL: Final = "unknown command 'SENTINEL'"
@@ -138,7 +142,7 @@ def explained(error: Exception, about: str = "", tried: str = "") -> Exception:
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
     if is_no_reply(error) and _NO_DATABASE not in str(error):
-        return failed(str(error), about, tried)
+        return failed(_OTHER_LOOP if _is_of_other_loop(error) else str(error), about, tried)
     if is_unsent(error):
         unsent = failed(str(error), about, tried)
         unsent.sent = False
@@ -267,7 +271,12 @@ def is_used_by_clone(error: BaseException) -> bool:
 
 def is_no_reply(error: Exception) -> bool:
     """Return whether an error means that a reply was lost."""
-    return bool(_names(error) & _CONNECTION) and not is_unsent(error)
+    return bool(_names(error) & _CONNECTION or _is_of_other_loop(error)) and not is_unsent(error)
+
+
+def _is_of_other_loop(error: Exception) -> bool:
+    """Return whether asyncio refused a connection that another event loop has made, as only the text says."""
+    return type(error) is RuntimeError and " loop" in str(error)
 
 
 def is_unsent(error: Exception) -> bool:

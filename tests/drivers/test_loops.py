@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from bloomredis import BloomError
 from bloomredis.asyncio import BloomFilter, connect
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -77,6 +78,30 @@ def test_a_filter_is_a_context_manager(any_server: Server, any_client: redis.Red
         await seen.aclose()
 
     asyncio.run(main())
+
+
+@for_each("verb", [*CALLS, "shared adds"])
+def test_a_client_in_a_second_loop(any_server: Server, verb: str) -> None:
+    """A connection of an ended loop fails once, with an error of this library; the repeat has the answer."""
+    outcomes: list[str] = []
+
+    async def call(seen: BloomFilter) -> object:
+        if verb == "shared adds":
+            return await asyncio.gather(*(seen.add(i) for i in range(5)))
+        return await (anext(seen.dedupe(["a"])) if verb == "dedupe" else CALLS[verb](seen))
+
+    for i in range(20):
+        client = redis.asyncio.Redis.from_url(any_server.url)
+        seen = BloomFilter(client, f"seen{i}", capacity=1000, error_rate=0.01)
+        asyncio.run(seen.create())
+        try:
+            asyncio.run(call(seen))
+        except BloomError as error:
+            outcomes.append(str(error))
+            answer = asyncio.run(call(seen))
+            assert verb != "add" or answer is True, "the repeat answers as the first attempt"
+    assert outcomes
+    assert all("connections of another event loop: make a client in each loop" in each for each in outcomes)
 
 
 @for_each("is_own", [True, False])
