@@ -19,8 +19,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, NamedTuple
 
-MADE, ADOPTED = b"made", b"adopted"
-"""The signatures of filters that this library created, and of filters that another program had created."""
+MADE, ADOPTED, FULL = b"made", b"adopted", b""
+"""The signatures of filters that this library created, and of filters that another program had created.
+
+`FULL` stands for a filter of another program without room for a signature.
+"""
 
 _PREFIX: Final = b"\0bloomr"
 _CHANCE: Final = 8

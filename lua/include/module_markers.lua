@@ -16,6 +16,9 @@ end
 
 -- An error reply unless a filter has all of the packed markers, else nil.
 local function check_markers(key, markers)
+  if markers == '' then
+    return redis.error_reply('BLOOMFULL it has no room for markers, so its items can only be tested')
+  end
   local there = redis.pcall('BF.MEXISTS', key, cmsgpack.unpack(markers))
   if there.err then
     return there
@@ -24,9 +27,6 @@ local function check_markers(key, markers)
     if there[i] ~= 1 then
       return markerless(key)
     end
-  end
-  if #there == 0 then
-    return redis.error_reply('BLOOMARGUMENT there are no markers')
   end
 end
 

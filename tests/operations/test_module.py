@@ -238,13 +238,43 @@ def test_a_growing_filter_without_room_for_markers(bloom: Any, module_client: re
         assert bloom.open(module_client, "seen").add("ours")
 
 
+def full_without_markers(client: redis.Redis) -> None:
+    """Let another program fill a filter that does not grow and has no room for markers."""
+    reserve(client, "seen", 10, "NONSCALING", error_rate=1e-6)
+    for number in range(10):
+        client.execute_command("BF.ADD", "seen", f"theirs {number}")  # type: ignore[no-untyped-call]
+
+
 def test_a_fixed_filter_without_room_for_markers(bloom: Any, module_client: redis.Redis) -> None:
-    """The filter is left unchanged."""
-    reserve(module_client, "seen", 10, "NONSCALING")
+    """Its items can be tested; all other calls raise `FilterFullError` and change nothing."""
+    full_without_markers(module_client)
     before = module_client.dump("seen")
-    with pytest.raises(FilterFullError, match="no room for 40 markers"):
-        bloom.open(module_client, "seen")
+    for f in (bloom.open(module_client, "seen"), bloom(module_client, "seen", layout="module")):
+        assert f.contains("theirs 1")
+        assert not f.contains("ours")
+        assert f.contains_many(["theirs 2", "ours"]) == [True, False]
+        assert (f.info().count, f.info().capacity) == (10, 10)
+        f.create()
+        for verb in ("add", "add_many", "update", "claim"):
+            with pytest.raises(FilterFullError, match="no room for markers, so its items can only be tested"):
+                CALLS[verb](f)
     assert module_client.dump("seen") == before
+
+
+@for_each("lose", [*LOSSES.values(), full_without_markers])
+def test_the_loss_of_a_filter_without_markers(
+    bloom: Any, module_client: redis.Redis, lose: Callable[[redis.Redis], object]
+) -> None:
+    """A test that would answer False finds the loss, unless the filter was made again as it was."""
+    full_without_markers(module_client)
+    f = bloom.open(module_client, "seen")
+    lose(module_client)
+    if lose is full_without_markers:
+        assert not f.contains("ours")
+        return
+    for call in (f.contains, f.add):
+        with pytest.raises(FilterLostError):
+            call("ours")
 
 
 def test_on_full_counts_what_others_add(module_client: redis.Redis) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeVar, Unpack, c
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import (
     ADOPTED,
+    FULL,
     MADE,
     Marking,
     ModuleItems,
@@ -68,7 +69,7 @@ _USUAL_RATE: Final = 0.01
 
 
 class MarkedFilter(NamedTuple):
-    """A filter with markers."""
+    """A filter with markers; one of the kind `FULL` has no room for them, and its generation is its sizes."""
 
     state: ModuleState
     generation: bytes
@@ -82,7 +83,7 @@ class MarkedFilter(NamedTuple):
     @property
     def marks(self) -> int:
         """The number of markers."""
-        return self.marking.total(encoded=self.is_encoded)
+        return self.marking.total(encoded=self.is_encoded) if self.kind else 0
 
     @property
     def head(self) -> Header:
@@ -173,8 +174,11 @@ class ContainsByModule(Contains):
         return [b"*%d\r\n%b%b%b" % (others + len(items), before, parts(items), markers)], 1
 
     def answer_in(self, reply: Reply) -> bool | None:
-        """Return the answer to one item in a reply; None if a marker is missing or the reply is malformed."""
-        if not isinstance(reply, list) or not reply:
+        """Return the answer to one item in a reply.
+
+        None if a marker is missing, the reply is malformed, or an absent item has no marker beside it.
+        """
+        if not isinstance(reply, list) or not reply or reply == [0]:
             return None
         there: bool = reply[0] == 1
         return there if reply.count(True) == len(reply) - (not there) else None
@@ -264,6 +268,8 @@ class StoredModule(Versioned[MarkedFilter]):
         if answers is None:
             yield from self._recover((yield from self._refusal()), call.handle)
             raise LayoutChanged
+        if not (all(answers) or call.handle.identity):
+            yield from self.current()
         return answers
 
     def _refusal(self) -> Op[Refusal]:
@@ -324,6 +330,8 @@ class StoredModule(Versioned[MarkedFilter]):
                 found = yield from self._identified(state, kind, answers)
                 if found is not None:
                     return found
+            elif not (self.creates or state.has_room(marking(rate).total(encoded=bool(self.encoding)))):
+                return MarkedFilter(state, state.sizes, FULL, is_encoded=False)
             elif adopt:
                 yield from self._adopt(marking(rate))
             else:
@@ -383,7 +391,7 @@ class StoredModule(Versioned[MarkedFilter]):
         yield from self._call(_MARK, [*signatures, os.urandom(8), *marks, own], self.wait)
 
     def _handle_of(self, found: MarkedFilter) -> Handle:
-        markers, counted = found.marking.of(found.generation), found.head.count
+        markers, counted = found.marking.of(found.generation) if found.kind else (), found.head.count
         layout = ModuleItems(markers)
         return self.new_handle(packed(markers), layout, generation=found.generation, counted=counted)
 

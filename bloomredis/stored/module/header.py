@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from bloomredis.bits.sizing import classic_bits, num_hashes
@@ -50,6 +51,15 @@ class ModuleState(NamedTuple):
     def items(self) -> int:
         """The number of new items that the filter took, its markers included."""
         return sum(link.items for link in self.links)
+
+    @property
+    def sizes(self) -> bytes:
+        """A digest of the sizes of the links."""
+        return blake2b(repr([link[:-1] for link in self.links]).encode(), digest_size=8).digest()
+
+    def has_room(self, count: int) -> bool:
+        """Return whether the filter takes so many new items."""
+        return self.growth > 0 or self.items + count <= self.entries
 
 
 def read_state(ttl: int, info: Sequence[Reply], dump: str | bytes) -> ModuleState:
