@@ -12,7 +12,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any, Final
 
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 import bloomredis
 from bloomredis.bits.module_items import ModuleItems
@@ -53,6 +53,30 @@ def _largest_script(client: Any, key: str) -> object:
     return client.eval(f"do return #KEYS end -- {secrets.token_hex(8)}\n{largest}", 1, key)
 
 
+def _commands(client: Any, key: str) -> None:
+    """Raise an error with the names of the commands that scripts call and the server lacks.
+
+    The reply to a call without arguments says whether a command is there, and runs none but TIME.
+    """
+    called = {name for script in every_script() for name in re.findall(r"call\('([A-Z]+)'", script.text)}
+    if missing := client.eval(_MISSING, 1, key, *sorted(called - _OPTIONAL)):
+        raise ResponseError(f"unknown command: {missing if isinstance(missing, str) else missing.decode()}")
+
+
+_OPTIONAL: Final = frozenset(("INFO", "HGET", "HSET"))
+"""Calls that a filter does without, or that only a bitmap of Redisson makes."""
+_MISSING: Final = """
+local missing = {}
+for _, name in ipairs(ARGV) do
+  local reply = redis.pcall(name)
+  if reply.err and reply.err:find('nknown') then
+    missing[#missing + 1] = name
+  end
+end
+return table.concat(missing, ', ')
+"""
+
+
 def _again(f: Any, client: Any, **options: Any) -> Any:
     """Return another object of a filter, with other options."""
     return type(f).open(client, f.name, replica_timeout=0.2, **options)
@@ -88,6 +112,7 @@ Try = Callable[[Any, Any], object]
 OTHERS: Final[dict[str, tuple[Try, object]]] = {
     "EVALSHA of a script that was never loaded": (_unknown_script, "NOSCRIPT"),
     "EVAL of the largest script": (_largest_script, 1),
+    "each command that scripts call": (_commands, None),
     "PERSIST, for filters without a time to live": (lambda client, key: client.persist(key), False),
 }
 """What no verb of the trial does: each with a client and a key that does not exist, and the right answer."""
@@ -124,6 +149,11 @@ VERBS: Final[dict[str, tuple[Try, object]]] = {
 """The verbs, in order: what each does with a filter and a client, and the right answer."""
 
 
+_OF_NAME: Final = (
+    "give the NAME of a filter that this user may use: the keys of the trial begin with its prefix"
+)
+
+
 def try_all(client: Any, name: str | None, layout: str | None) -> Iterator[Finding]:
     """Try each verb with a filter of each kind, and what no verb does; yield a finding for each.
 
@@ -132,9 +162,13 @@ def try_all(client: Any, name: str | None, layout: str | None) -> Iterator[Findi
     """
     token, tried = secrets.token_hex(8), dict[tuple[str, Severity], tuple[list[str], str]]()
     base = auxiliary_prefix((name or "bloomredis").encode()).decode() + f"trial:{token}"
+
+    def finding(severity: Severity, what: str, words: str) -> Finding:
+        return Finding(severity, what, words, _OF_NAME if name is None and "to access" in words else "")
+
     for what, (call, right) in OTHERS.items():
         severity, words = outcome_of(partial(call, client, base), right)
-        yield Finding(severity, what, words)
+        yield finding(severity, what, words)
     for kind, (class_, parameters) in KINDS.items():
         own = re.sub("[{}]", "", base) if kind == Kind.SHARDED else base  # its name must not have braces
         f = getattr(bloomredis, class_)(client, f"{own}:{kind}", **parameters)
@@ -142,7 +176,7 @@ def try_all(client: Any, name: str | None, layout: str | None) -> Iterator[Findi
             worst = Severity.NOTE if kind == ModuleItems.name != layout else Severity.CRITICAL
             tried.setdefault((verb, min(severity, worst)), ([], words))[0].append(kind)
     for (verb, severity), (kinds, words) in tried.items():
-        yield Finding(severity, f"{verb}: {', '.join(kinds)}", words)
+        yield finding(severity, f"{verb}: {', '.join(kinds)}", words)
 
 
 def try_verbs(f: Any, client: Any) -> Iterator[tuple[str, tuple[Severity, str]]]:
