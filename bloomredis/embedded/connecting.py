@@ -97,9 +97,9 @@ def make_client(url: str, options: dict[str, Any], *, is_asyncio: bool) -> Any:
         return sentinels.client(_primary(scheme, rest), module, _patient(module, options), options)
     theirs = f"{_SERVERS[scheme]}://{rest}"
     with _without_password(scheme):
+        _check_database(scheme, rest)
         if scheme in _CLUSTERS:
             return module.RedisCluster.from_url(theirs, **{"socket_timeout": _TIMEOUT} | options)
-        _check_database(scheme, rest)
         said: Any = redis.connection.parse_url(theirs) | options  # type: ignore[no-untyped-call]  # untyped in redis-py
         if "max_connections" not in said:
             options = {"max_connections": _UNLIMITED} | options
@@ -127,6 +127,7 @@ def check_url(url: str) -> None:
         _directory(rest)
     elif scheme in _SENTINELS:
         _primary(scheme, rest)
+        check_url(f"{_SENTINELS[scheme]}://h?" + re.sub(r"(^|&)sentinel_", r"\1", rest.partition("?")[2]))
     else:
         with _without_password(scheme):
             _check_database(scheme, rest)
@@ -135,7 +136,7 @@ def check_url(url: str) -> None:
             pool.make_connection()  # which does no I/O
         except TypeError as error:
             option = str(error).rpartition("argument ")[2]
-            raise ValueError(f"the {scheme}:// URL has an option that redis-py lacks: {option}") from None
+            raise ValueError(f"the URL has an option that redis-py lacks: {option}") from None
 
 
 def is_private(url: str) -> bool:
@@ -165,7 +166,8 @@ def _meant(url: str) -> str:
     near = re.match(r"([a-z+]+)(:/?|//|:///*)(?!/)", url, re.IGNORECASE)
     if near is None or near[1].lower() not in ("memory", "embedded", *_SERVERS):
         return ""
-    return f"{near[1].lower()}://" + ("" if "@" in url else url[near.end() :])
+    scheme, rest = near[1].lower(), "" if "@" in url else url[near.end() :]
+    return f"{scheme}://" + "/" * (scheme in ("embedded", "unix") and rest != "") + rest
 
 
 def _check_database(scheme: str, rest: str) -> None:

@@ -112,15 +112,16 @@ FAILURES: Final = {
         transient=False,
     ),
     **dict.fromkeys(
-        ("File exists", "Not a directory"),
+        ("File exists", "Not a directory", "Permission denied", "Read-only file system"),
         WayOut(
-            "give embedded:// a directory, or the path of a new one",
-            "give embedded:// a directory, or the path of a new one",
+            "give embedded:// a directory, or unix:// the socket of a server, that this user may use",
+            "give embedded:// a directory, or unix:// the socket of a server, that this user may use",
             transient=False,
         ),
     ),
-    "Is a directory": WayOut(
-        "give the path of the server's unix socket", "--url gives the path of a unix socket", transient=False
+    "connecting to /": WayOut(
+        "start the server, or give the path of its unix socket",
+        "for a server on a unix socket, --url gives its path, as in unix:///run/redis.sock",
     ),
     **dict.fromkeys(
         ("Connection refused", "Connect call failed"),
@@ -132,10 +133,6 @@ FAILURES: Final = {
     **dict.fromkeys(
         ("Name or service not known", "nodename nor servname", "Temporary failure in name resolution"),
         WayOut("correct the host name, which no machine has", "no machine has the host name of --url"),
-    ),
-    "No such file or directory": WayOut(
-        "start the server, or give the path of its unix socket",
-        "for a server on a unix socket, --url gives its path, as in unix:///run/redis.sock",
     ),
     **dict.fromkeys(
         (

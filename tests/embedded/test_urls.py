@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from inspect import isawaitable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, connect
-from tests.support.servers import Server
+from bloomredis.asyncio import BloomFilter as AsyncBloomFilter
+from tests.support.clusters import ports
+from tests.support.servers import Server, binaries, running
 from tests.support.values import for_each
+
+FROM_URL: tuple[Callable[..., Any], ...] = (BloomFilter.from_url, AsyncBloomFilter.from_url)
 
 
 def test_memory_is_a_new_server_each_time() -> None:
@@ -78,6 +87,8 @@ def test_other_schemes_are_refused(url: str) -> None:
         ("redis//x:6379", "redis://x:6379"),
         ("memory:", "memory://"),
         ("localhost:6379/1", "redis://localhost:6379/1"),
+        ("embedded:/srv/data", "embedded:///srv/data"),
+        ("unix:/run/redis.sock", "unix:///run/redis.sock"),
     ],
 )
 def test_a_near_miss_names_the_url_that_was_meant(url: str, meant: str) -> None:
@@ -86,18 +97,32 @@ def test_a_near_miss_names_the_url_that_was_meant(url: str, meant: str) -> None:
         connect(url)
 
 
-@for_each("url", ["redis://h/prod", "rediss://h:1/0x", "valkey://h/1/2", "redis://h/-1"])
+@for_each(
+    "url", ["redis://h/prod", "rediss://h:1/0x", "valkey://h/1/2", "redis://h/-1", "redis+cluster://h/x"]
+)
 def test_a_database_that_is_no_number(url: str) -> None:
     """redis-py would use database 0, where other programs' keys are."""
-    for made in (connect, bloomredis.asyncio.connect, lambda it: BloomFilter.from_url(it, "seen")):
+    makers: list[Callable[[str], object]] = [partial(make, name="seen") for make in FROM_URL]
+    for made in (connect, bloomredis.asyncio.connect, *makers):
         with pytest.raises(ValueError, match="its port, database and options have to be numbers"):
             made(url)
 
 
-def test_an_option_that_the_client_lacks() -> None:
+@for_each(
+    ("url", "option"),
+    [
+        ("redis://h?socket_timeuot=1", "socket_timeuot"),
+        ("unix:///s?x=1", "x"),
+        ("valkey+cluster://h?x=1", "x"),
+        ("sentinel://h/m?x=1", "x"),
+        ("sentinel://h/m?sentinel_password=p&sentinel_x=1", "x"),
+    ],
+)
+def test_an_option_that_the_client_lacks(url: str, option: str) -> None:
     """A filter's URL is checked when the filter is made, not at its first call."""
-    with pytest.raises(ValueError, match="has an option that redis-py lacks: 'socket_timeuot'"):
-        BloomFilter.from_url("redis://h?socket_timeuot=1", "seen")
+    for make in FROM_URL:
+        with pytest.raises(ValueError, match=f"has an option that redis-py lacks: '{option}'"):
+            make(url, "seen")
 
 
 def test_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,21 +131,52 @@ def test_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with connect("embedded://~/data") as client, connect("embedded:///~/data") as same:
         client.set("key", "1")
         assert same.get("key") == b"1"
+        seen = BloomFilter.from_url("embedded://~/data", "seen", capacity=10, error_rate=0.1)
+        again = AsyncBloomFilter.from_url("embedded:///~/data", "seen", capacity=10, error_rate=0.1)
+        assert [seen.add("x"), asyncio.run(again.add("x"))] == [True, False]
     assert (tmp_path / "data").is_dir()
 
 
-def test_what_no_retry_can_mend(any_server: Server, tmp_path: Path) -> None:
+def test_filters_of_a_memory_url_share_nothing() -> None:
+    """Each filter of one memory:// URL and one name has a server of its own, in both halves."""
+    filters = [BloomFilter.from_url("memory://", "seen", capacity=10, error_rate=0.1) for _ in range(2)]
+    others = [AsyncBloomFilter.from_url("memory://", "seen", capacity=10, error_rate=0.1) for _ in range(2)]
+    assert [seen.add("x") for seen in filters] == [True, True]
+    assert [asyncio.run(seen.add("x")) for seen in others] == [True, True]
+
+
+def test_what_no_retry_can_mend(tmp_path: Path) -> None:
     """The error names the way out, and is not transient."""
     (tmp_path / "file").write_text("")
-    for url, way_out in {
-        f"embedded://{tmp_path}/file": "give embedded:// a directory",
-        f"embedded://{tmp_path}/file/x": "give embedded:// a directory",
-    }.items():
-        seen = BloomFilter.from_url(url, "seen", capacity=10, error_rate=0.1)
-        with pytest.raises(ConnectionFailedError, match=way_out) as failed:
-            seen.add("x")
-        assert not failed.value.transient
-        assert "repeat" not in str(failed.value)
+    with ports(1) as (port,):
+        pass
+    options = ("--bind", "127.0.0.1", "--port", str(port))
+    with running(binaries()["redis-8"], *options):
+        for url, way_out in {
+            f"embedded://{tmp_path}/file": "give embedded:// a directory",
+            f"embedded://{tmp_path}/file/x": "give embedded:// a directory",
+            f"unix://{tmp_path}/file/x": "or unix:// the socket of a server",
+            f"redis+cluster://127.0.0.1:{port}": "use a URL with redis:// for a single server",
+        }.items():
+            for make in FROM_URL:
+                seen = make(url, "seen", capacity=10, error_rate=0.1)
+                with pytest.raises(ConnectionFailedError, match=way_out) as failed:
+                    asyncio.run(awaited(seen.add("x")))
+                assert not failed.value.transient
+                assert "repeat" not in str(failed.value)
+
+
+async def awaited(answer: Any) -> object:
+    """Return the answer of a call in either half."""
+    return await answer if isawaitable(answer) else answer
+
+
+def test_a_socket_without_a_server(tmp_path: Path) -> None:
+    """The error speaks of the path, not of host and port."""
+    for make in FROM_URL:
+        seen = make(f"unix://{tmp_path}?socket_timeout=1", "seen", capacity=10, error_rate=0.1)
+        with pytest.raises(ConnectionFailedError, match="or give the path of its unix socket; then repeat"):
+            asyncio.run(awaited(seen.add("x")))
 
 
 def test_retries_of_a_client_by_its_url() -> None:
