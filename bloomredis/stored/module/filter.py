@@ -176,9 +176,9 @@ class ContainsByModule(Contains):
     def answer_in(self, reply: Reply) -> bool | None:
         """Return the answer to one item in a reply.
 
-        None if a marker is missing, the reply is malformed, or an absent item has no marker beside it.
+        None if a marker is missing, the reply is malformed, or the filter has no markers.
         """
-        if not isinstance(reply, list) or not reply or reply == [0]:
+        if not isinstance(reply, list) or len(reply) < 2:
             return None
         there: bool = reply[0] == 1
         return there if reply.count(True) == len(reply) - (not there) else None
