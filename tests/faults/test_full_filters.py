@@ -64,8 +64,6 @@ async def _adds_many(f: Any, items: Sequence[str], wins: Counter[str]) -> None:
         except BatchInterruptedError as error:
             answers = error.results
             behind = error.rest[isinstance(error.__cause__, FilterFullError) :]
-        except FilterFullError:
-            answers, behind = [], items[1:]
         except (ConnectionFailedError, OutcomeUnknownError):
             answers, behind = [], items
         else:

@@ -141,9 +141,11 @@ def test_a_batch_of_claims_stops_at_the_room(
 
 def loading(f: Any, wait: Any) -> Told:
     """A load has no answers; its error says how many of the items are in."""
-    with pytest.raises((FilterFullError, BatchInterruptedError), match=FULL):
+    with pytest.raises(BatchInterruptedError, match=f"^{CAPACITY} items were added.*{FULL}") as met:
         f.update(ITEMS)
-    return ITEMS[:CAPACITY], ITEMS[CAPACITY:]
+    assert (met.value.results, met.value.done) == ([], CAPACITY)
+    assert isinstance(met.value.__cause__, FilterFullError)
+    return ITEMS[:CAPACITY], list(met.value.rest)
 
 
 VERBS = (adding, adding_many, masking, deduping, claiming, claiming_many, loading)
@@ -165,6 +167,24 @@ def test_each_verb_stops_at_the_capacity(bloom: Any, client: redis.Redis, layout
     for call in (f.add, f.claim):
         with pytest.raises(FilterFullError, match=FULL):
             call("another")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@for_each("verb", ["add_many", "claim_many", "update", "add_mask", "dedupe"])
+def test_a_batch_for_a_full_filter_has_its_rest(
+    bloom: Any, client: redis.Redis, layout: str, verb: str
+) -> None:
+    """As any other that is interrupted, so a program has one error to handle."""
+    if layout == "module":
+        needs_module(client)
+    f = made(bloom, client, layout)
+    f.add_many(ITEMS[:CAPACITY])
+    more = [f"more {i}" for i in range(5)]
+    argument = np.array(more) if verb == "add_mask" else more
+    with pytest.raises(BatchInterruptedError, match=FULL) as met:
+        list(getattr(f, verb)(argument))  # of `dedupe`; the others raise at once
+    assert isinstance(met.value.__cause__, FilterFullError)
+    assert (met.value.results, met.value.done, list(met.value.rest)) == ([], 0, more)
 
 
 def test_a_load_of_segments_stops_at_the_capacity(any_client: redis.Redis) -> None:

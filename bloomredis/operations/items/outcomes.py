@@ -104,8 +104,8 @@ def raise_unknown(
 
 
 def raise_interrupted(call: str, answers: list[Any], items: Sequence[object], error: Exception) -> NoReturn:
-    """Raise `BatchInterruptedError`, or the error that stopped the batch if no item was touched."""
-    if not answers and not isinstance(error, OutcomeUnknownError):
+    """Raise `BatchInterruptedError`, or an error of the connection or server before the first answer."""
+    if not answers and not isinstance(error, OutcomeUnknownError | FilterFullError):
         raise error
     raise interrupted_by(error, call, answers, items, getattr(error, "tokens", ())) from error
 

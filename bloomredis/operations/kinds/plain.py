@@ -18,7 +18,7 @@ from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import Common, Options, Seconds, checked_options, lifetime
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.pending import Answers, Asked
+from bloomredis.protocol.pending import Answers
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
 from bloomredis.stored.foreign.bitmap import (
@@ -83,9 +83,6 @@ class PlainOperations(Queueing, FilterOperations):
             refused, answers = error.__cause__, cast("Answers", error.results)
             if not isinstance(refused, FilterFullError):
                 raise
-        except FilterFullError as error:
-            asked = Asked(self.pending, encoded, [(0, self.stored.generation() or b"")])
-            refused, answers = error, Answers((), [(range(len(encoded)), asked)])
         left = encoded[len(answers) :]
         try:
             for item, there in zip(left, (yield from self.contains_encoded(left)), strict=True):

@@ -22,7 +22,7 @@ from bloomredis.bits.batch import BatchBits, Bytes
 from bloomredis.bits.encoding import Encoder, Item, rows_from
 from bloomredis.bits.hashing import DIGEST_BYTES, HASHED_AT_ONCE, Digests
 from bloomredis.bits.layout import Layout
-from bloomredis.errors import BatchInterruptedError, BloomError, FilterLostError
+from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError, FilterLostError
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import TRANSIENT, interrupted_load, raise_batch_of_stream
 from bloomredis.operations.whole import layer_bits
@@ -338,7 +338,7 @@ def load(
 def counted(done: Callable[[], int]) -> Iterator[None]:
     """Say in an error how many items are in the filter; the items read after them are dropped.
 
-    If none is in, the error itself tells: the whole call can be made again.
+    If none is in, the error itself tells, but for a full filter: the whole call can be made again.
     """
     try:
         yield
@@ -349,7 +349,7 @@ def counted(done: Callable[[], int]) -> Iterator[None]:
         error.restate(f"{error.done} items were added, then: {reason}")
         raise
     except TRANSIENT as error:
-        if not done():
+        if not done() and not isinstance(error, FilterFullError):
             raise
         raise interrupted_load(error, done()) from error
 
@@ -389,6 +389,8 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
         except (BatchInterruptedError, *TRANSIENT) as error:
             if load.has_only_digests:  # only digests of the items are left, not the items for `rest`
                 raise (error.__cause__ or error) from None
+            load.items -= sum(len(sent.encoded) for sent in load.waiting[:at])
+            load.items -= len(getattr(error, "results", ()))
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_batch_of_stream(error, "update", rest, can_repeat_all=at == 0 and load.is_first)
     sent_to = rounds = None
