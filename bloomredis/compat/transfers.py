@@ -50,9 +50,9 @@ def to_guava(filter_: Any) -> Any:
     snapshot = filter_.snapshot()
 
     async def later() -> bytes:
-        return write_guava(layout, (await snapshot).bits)
+        return write_guava(layout, (await snapshot)._bits)  # noqa: SLF001 - as above
 
-    return later() if inspect.iscoroutine(snapshot) else write_guava(layout, snapshot.bits)
+    return later() if inspect.iscoroutine(snapshot) else write_guava(layout, snapshot._bits)  # noqa: SLF001 - as above
 
 
 @overload

@@ -57,6 +57,10 @@ def test_a_snapshot_answers_as_the_filter_did(bloom: Any, client: redis.Redis) -
     f.add_many(ITEMS[:1500])
     snapshot = f.snapshot()
     assert isinstance(snapshot, LocalFilter)
+    assert {each for each in dir(snapshot) if each[0] != "_"} == {
+        *("contains", "contains_many", "info"),
+        *("name", "open"),  # of a saved file
+    }
     expected = f.contains_many(ITEMS)
     info = f.info()
     f.add_many(ITEMS)

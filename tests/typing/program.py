@@ -176,8 +176,6 @@ def life(client: redis.Redis) -> None:
     assert_type(local.contains("a"), bool)
     assert_type("a" in local, bool)
     assert_type(local.contains_many(["a", 1]), list[bool])
-    assert_type(local.bits, bytes)
-    local.merge(seen.snapshot())
     assert_type(local.info().fill_ratio, float)
 
 

@@ -264,11 +264,3 @@ class Parts:
         size = RECORD_BYTES + len(record.table)
         whole = Description(b"", record.head, size, 0, self.ttl / 1000 or None)
         return sharded(name, whole, record.shard, record.shards, each)
-
-
-def united(one: Description, other: Description, bits: Bits) -> Description:
-    """Return the description of the union of two filters, with an estimated count."""
-    head = one.header
-    estimate = sizing.approximate_count(bits.ones(), head.num_bits, head.num_hashes)
-    most = head.count + other.header.count
-    return one._replace(header=replace(head, count=max(head.count, min(most, estimate))))

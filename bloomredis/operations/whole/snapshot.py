@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Self, cast
 
-from bloomredis.arguments import listed, shown
+from bloomredis.arguments import listed
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.classic import Classic
 from bloomredis.bits.encoding import Encoder, number_of
-from bloomredis.errors import FilterMismatchError
 from bloomredis.later import later
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.options import I
@@ -65,7 +64,7 @@ class LocalFilter(Generic[I]):
     def __init__(self, name: str, answers: HasItems, about: info.Parts, encoder: Encoder) -> None:
         self.name = name
         self._answers = answers
-        self.about = about  # not part of the public class, like `answers`
+        self._about = about
         self._encoder: Any = encoder  # the encoder of the filter's items
 
     @classmethod
@@ -91,14 +90,9 @@ class LocalFilter(Generic[I]):
         return cls(os.fspath(path), opened.answers, opened.about, cast("Encoder", Codec(encode, None)))
 
     @property
-    def bits(self) -> bytes:
-        """The filter's bits as the server had them, without the header.
-
-        :raises TypeError: the filter is in layers or shards, or is a counting filter.
-        """
-        if not isinstance(self._answers, Bits) or self.about.is_counting:
-            raise TypeError(f"{self.name!r} does not have one string of bits")
-        return bytes(self._answers.bytes)
+    def _bits(self) -> bytes:
+        """The bits of a filter in one bitmap as the server had them, without the header."""
+        return bytes(cast("Bits", self._answers).bytes)
 
     def contains(self, item: I) -> bool:
         """Return whether an item was in the filter."""
@@ -114,37 +108,10 @@ class LocalFilter(Generic[I]):
 
     def info(self) -> FilterInfo:
         """Return the filter's parameters and how full it is."""
-        return self.about.info(self.name)
-
-    def merge(self, other: LocalFilter[I]) -> None:
-        """Add all items of another copy, to combine filters that were built separately.
-
-        Both are copies of a `BloomFilter`, with the same parameters.  Afterwards the bits are in memory, even
-        those of an open file.  From then on the count is an estimate.
-
-        :raises FilterMismatchError: the parameters of the filters differ.
-        :raises TypeError: one of the copies is not that of a `BloomFilter`.
-        """
-        if not isinstance(other, LocalFilter):
-            raise TypeError(f"other must be a LocalFilter, not {type(other).__name__} {shown(other)}")
-        if not (isinstance(self._answers, Bits) and isinstance(other._answers, Bits)):
-            raise TypeError(
-                f"{self.name!r} and {other.name!r} cannot be merged here, since one is in layers or shards: "
-                "restore both, and merge them on the server if their class can be merged"
-            )
-        ((found, _),), ((theirs, _),) = self.about.parts, other.about.parts
-        if found.header.generation and theirs.header.generation:
-            mergeable.check_mergeable(self.name, self.about.saved, other.name, other.about.saved)
-        elif self._answers.layout != other._answers.layout:
-            raise FilterMismatchError(
-                f"{self.name!r} and {other.name!r} have different layouts", advice="ask both filters"
-            )
-        bits = Bits(self._answers.layout, bytearray(self._answers.bytes))
-        bits.unite(0, other._answers.bytes)
-        self._answers, self.about = bits, info.Parts([(info.united(found, theirs, bits), bits)])
+        return self._about.info(self.name)
 
     def __repr__(self) -> str:
-        return f"<LocalFilter of {self.name!r}: {self.about.size_bytes} bytes>"
+        return f"<LocalFilter of {self.name!r}: {self._about.size_bytes} bytes>"
 
 
 def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[object]]:

@@ -94,12 +94,13 @@ def stored_source(
 
 def local_source(local: LocalFilter[Any], pieces: Callable[[Part], Pieces]) -> MergeSource:
     """Return a copy in this process as a source."""
-    return MergeSource(local.name, local.about.saved, pieces, lambda *_: None)
+    return MergeSource(local.name, local._about.saved, pieces, lambda *_: None)  # noqa: SLF001 - not part of the public class
 
 
 def local_pieces(local: LocalFilter[Any]) -> Callable[[Part], Iterator[list[bytes]]]:
     """Return a function that iterates over the pieces of a part of a copy in this process."""
-    parts = zip(local.about.saved.parts, local.about.parts, strict=True)
+    about = local._about  # noqa: SLF001 - not part of the public class
+    parts = zip(about.saved.parts, about.parts, strict=True)
     found = {part.number: bits.bytes for part, (_, bits) in parts}
 
     def pieces(part: Part) -> Iterator[list[bytes]]:
