@@ -55,7 +55,8 @@ class Codec:
             try:
                 return self._encoder.encode(item)
             except TypeError:
-                return self._encoder.encode(encoding.plain(item))
+                item = encoding.plain(item)
+            return self._encoder.encode(item)  # outside, so that a mistake has one error
         encoded = self._custom(item)
         if not isinstance(encoded, bytes):
             raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {shown(item)}")

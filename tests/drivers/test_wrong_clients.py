@@ -179,6 +179,7 @@ def test_the_traceback_of_a_wrong_call(
     own, first = traceback.extract_tb(caught.value.__traceback__)[1:3]
     assert (own.name, first.name) == ("<lambda>", verb)
     assert caught.type in (TypeError, ValueError)
+    assert caught.value.__cause__ or caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 @for_each("kind", ["BloomFilter", "ShardedBloomFilter"])
