@@ -255,6 +255,17 @@ def test_the_reference_has_all_that_is_public(module: Any) -> None:
     assert {f"{module.__name__}.{name}" for name in module.__all__} - documented == set()
 
 
+@pytest.mark.docs
+@for_each("adapter", sorted((PACKAGE / "contrib").glob("[!_]*.py")))
+def test_the_reference_has_every_adapter(adapter: Path) -> None:
+    """The names that an adapter exports, read from its source: its framework may be missing."""
+    (names,) = re.findall(r"^__all__ = (\[[^]]*\])", adapter.read_text(), re.MULTILINE)
+    module = f"bloomredis.contrib.{adapter.stem}"
+    if f"automodule:: {module}\n" not in REFERENCE:
+        for name in ast.literal_eval(names):
+            assert f":: {module}.{name}\n" in REFERENCE
+
+
 CLASSES = ("BloomFilter", *(f"{kind}BloomFilter" for kind in ("Scaling", "Rotating", "Counting", "Sharded")))
 
 

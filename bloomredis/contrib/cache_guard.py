@@ -14,6 +14,8 @@ from bloomredis import BloomError, FilterLostError
 from bloomredis.contrib._flavours import require_async, require_sync
 from bloomredis.contrib._warnings import Warnings
 
+__all__ = ["guard", "load", "load_asyncio"]
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

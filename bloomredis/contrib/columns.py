@@ -23,6 +23,9 @@ except ImportError as error:
     raise missing("columns", "pyarrow") from error
 
 
+__all__ = ["AbsentRows", "Added", "KeptRows", "NewRows", "foreach_batch", "register"]
+
+
 def rows(batch: Any, mask: NDArray[np.bool_]) -> Any:
     """Return the rows of a batch for which a mask is true, as a batch of the same kind.
 

@@ -17,6 +17,8 @@ try:
 except ImportError as error:
     raise missing("datatrove", "datatrove") from error
 
+__all__ = ["SeenFilter", "text_digest"]
+
 _SEEN: Final = (False, "seen")
 _WITHOUT_KEY: Final = (False, "no key")
 

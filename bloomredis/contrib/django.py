@@ -33,6 +33,9 @@ except ImportError as error:
     raise missing("django", "Django") from error
 
 
+__all__ = ["once"]
+
+
 def once(
     seen: Any,
     *,

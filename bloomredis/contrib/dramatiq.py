@@ -20,6 +20,8 @@ try:
 except ImportError as error:
     raise missing("dramatiq", "dramatiq") from error
 
+__all__ = ["Once"]
+
 ADVICE: Final = "Give the actor once=, a function of its arguments that returns a key"
 
 

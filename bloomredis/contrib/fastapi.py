@@ -21,6 +21,9 @@ except ImportError as error:
     raise missing("fastapi", "fastapi") from error
 
 
+__all__ = ["once"]
+
+
 def once(
     seen: Any,
     *,

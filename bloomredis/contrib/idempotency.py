@@ -23,6 +23,8 @@ from bloomredis.contrib._bodies import AsgiBody, WsgiBody
 from bloomredis.contrib._flavours import require_async, require_sync
 from bloomredis.contrib._items import item_of
 
+__all__ = ["ASGIMiddleware", "WSGIMiddleware"]
+
 HEADER: Final = "Idempotency-Key"
 METHODS: Final = ("POST", "PATCH")
 """The methods that are not idempotent by themselves."""

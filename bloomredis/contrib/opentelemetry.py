@@ -15,6 +15,9 @@ except ImportError as error:
     raise missing("opentelemetry", "opentelemetry-api") from error
 
 
+__all__ = ["Telemetry"]
+
+
 class Telemetry:
     """A hook that reports calls: `bloomredis.instrument(Telemetry())`.
 

@@ -19,6 +19,8 @@ try:
 except ImportError as error:
     raise missing("prometheus", "prometheus_client") from error
 
+__all__ = ["Gauges", "Metrics"]
+
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the buckets for the time of a call."""
 ITEMS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)
