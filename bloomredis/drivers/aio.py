@@ -161,7 +161,7 @@ def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(None, function)
     except RuntimeError as error:
         raise BloomError(
-            "load, save, restore, copy and merge need threads, and the event loop runs nothing in threads "
+            "update, save, restore, copy and merge need threads, and the event loop runs nothing in threads "
             f"any more ({error})",
             advice="call them before loop.shutdown_default_executor(), or in another loop",
         ) from error

@@ -133,7 +133,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         way the server is never busy for longer than about 2 ms at a time, and other clients may add
         meanwhile.
 
-        The memory that a load takes depends on the filter's size, not on the number of items: about 10 MB
+        The memory for this depends on the filter's size, not on the number of items: about 10 MB
         plus twice the filter's size, up to 250 MB.  A filter of more than 128 MB is loaded probe by probe.
 
         After an error, call `update` again with all items.  The filter's `count` then lacks at most the new

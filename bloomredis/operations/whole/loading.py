@@ -399,7 +399,8 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
         handle = stored.handle or (yield from stored.open())
         if stored.segmented(handle) != load.layout:
             raise FilterLostError(
-                f"{stored.name!r} was replaced by a filter of another size or layout", advice="load again"
+                f"{stored.name!r} was replaced by a filter of another size or layout",
+                advice="call update() again with all items",
             )
         try:
             yield from _or_segments(stored, membership, handle, load)
