@@ -123,6 +123,17 @@ def test_a_lease_can_be_extended(bloom: Any, client: redis.Redis) -> None:
     run(bloom, claim, "commit")
 
 
+def test_an_extension_never_shortens_a_lease(bloom: Any, client: redis.Redis) -> None:
+    """Neither that of one claim nor those of a batch."""
+    f = make(bloom, client)
+    claim = f.claim("a", lease=60)
+    run(bloom, claim, "extend", 1)
+    assert f.extend_many([claim], 1) == ["claimed"]
+    (key,) = client.keys("*claim*")
+    assert claim.remaining > 50
+    assert client.pttl(key) > 50_000
+
+
 @for_each("lease", [0, -1, float("nan"), float("inf"), "1", None, True])
 def test_a_bad_lease_is_refused(bloom: Any, any_client: redis.Redis, lease: Any) -> None:
     """A bad lease is refused before any I/O, with the value seen."""
