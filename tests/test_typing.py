@@ -18,7 +18,7 @@ import pytest
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis import compat
+from bloomredis import compat, testing
 from tests.support.readme import examples
 from tests.support.values import for_each
 
@@ -97,6 +97,7 @@ def verbs(module: ModuleType) -> Iterator[str]:
     ("module", "programs"),
     [
         (bloomredis, ["program.py"]),
+        (testing, ["program.py"]),
         (bloomredis.asyncio, ["aio_program.py"]),
         (compat, ["compat_program.py"]),
     ],

@@ -50,6 +50,36 @@ async def urls() -> None:
     await sharded.close()
 
 
+async def rarer_options(client: Redis, seen: BloomFilter, names: list[str]) -> None:
+    """The options that the other functions leave out."""
+    BloomFilter(
+        client,
+        "seen",
+        capacity=1_000,
+        error_rate=0.01,
+        layout="classic",
+        ttl=timedelta(days=7),
+        on_full="raise",
+        on_lost="recreate",
+        local_cache=True,
+        retry_safe=True,
+        min_replicas=1,
+        replica_timeout=0.5,
+    )
+    for kind in (ShardedBloomFilter, CountingBloomFilter):
+        kind(client, "seen", on_lost="raise", retry_safe=False, min_replicas=1, replica_timeout=0.5)
+    assert_type([name async for name in seen.dedupe(names, batch=10)], list[str])
+    assert_type(await seen.claim_many(names, renew=True), list[Claim])
+    await seen.save("seen.bloom", progress=print)
+    restored = await BloomFilter[float].restore(
+        client, "restored", "seen.bloom", encode=as_bytes, progress=print
+    )
+    await restored.merge(restored, progress=print)
+    await ScalingBloomFilter.adopt(client, "copy", expansion=4, tightening_ratio=0.8)
+    counting = CountingBloomFilter(client, "c")
+    await counting.remove("a", token=None)
+
+
 async def items(seen: BloomFilter, names: list[str]) -> None:
     """One and many items."""
     assert_type(seen.name, str)
@@ -166,6 +196,7 @@ async def once(seen: BloomFilter) -> None:
         return bytes(order)
 
     assert_type(await ship(7), bytes | Skipped)
+    assert_type(await seen.contains(ship.item(7)), bool)
 
     async def wait(item: str, remaining: float) -> float:
         return remaining

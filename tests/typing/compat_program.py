@@ -26,7 +26,7 @@ LAYOUTS = (
     go_zero(1 << 20),
     jedis(1_000_000, 0.01),
     redis_template(1_000_000, 0.01),
-    php_bkdr(1 << 20, 7),
+    php_bkdr(1 << 20, 7, revised=True),
     redis_bitmaps(1_000_000, 0.01),
     guava(1_000_000, 0.01),
     guava(1_000_000, 0.01, strategy="MITZ_32", num_hashes=5),
@@ -52,7 +52,7 @@ def one_by_one(client: redis.Redis, servers: list[redis.Redis]) -> None:
     BloomFilter(client, "theirs", layout=redis_bitmaps(1_000, 0.01))
     BloomFilter(client, "theirs", layout=guava(1_000, 0.01))
     BloomFilter(client, "theirs", layout=redisson(1_000, 0.01))
-    shards = php_bkdr_shards("theirs", 1 << 20, 7, servers, partitions=2)
+    shards = php_bkdr_shards("theirs", 1 << 20, 7, servers, partitions=2, revised=False)
     assert_type(shards.of("a").server, redis.Redis)
     for server, key, layout in shards:
         BloomFilter(server, key, layout=layout).add("a")

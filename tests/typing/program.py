@@ -46,6 +46,7 @@ from bloomredis import (
     keyed,
     plan,
 )
+from bloomredis.testing import bloom_client, later, lose, unreachable
 
 log = logging.getLogger(__name__)
 assert_type(connect("redis://localhost", socket_timeout=5), redis.Redis)
@@ -108,6 +109,42 @@ def constructors(client: redis.Redis) -> None:
         client, "seen", capacity=10**10, error_rate=0.001, shards=64, seed=7, layout="blocked", ttl=3600
     )
     CountingBloomFilter(client, "seen", capacity=100_000, error_rate=0.001, ttl=3600, min_replicas=1)
+
+
+def rarer_options(client: redis.Redis, seen: BloomFilter, names: list[str]) -> None:
+    """The options that the other functions leave out."""
+
+    def report(done: int, total: int) -> None:
+        log.info("%d of %d", done, total)
+
+    RotatingBloomFilter(
+        client,
+        "seen",
+        capacity=1_000,
+        error_rate=0.01,
+        window=60,
+        on_lost="raise",
+        min_replicas=1,
+        replica_timeout=0.5,
+    )
+    ScalingBloomFilter(
+        client,
+        "seen",
+        capacity=1_000,
+        error_rate=0.01,
+        retry_safe=False,
+        min_replicas=1,
+        replica_timeout=timedelta(seconds=1),
+    )
+    for kind in (ShardedBloomFilter, CountingBloomFilter):
+        kind(client, "seen", on_lost="raise", retry_safe=False, min_replicas=1, replica_timeout=0.5)
+    plan(1_000, 0.01, kind="scaling", grown_to=10**6, expansion=4)
+    plan(10**10, 0.01, kind="sharded", shards=64, nodes=3)
+    assert_type(list(seen.dedupe(names, batch=10)), list[str])
+    assert_type(seen.claim_many(names, renew=True), list[Claim])
+    seen.merge(BloomFilter.restore(client, "restored", "seen.bloom", progress=report), progress=report)
+    seen.copy(client, "copy", progress=report)
+    ScalingBloomFilter[Click].adopt(client, "copy", tightening_ratio=0.8, encode=Click.key)
 
 
 def urls() -> None:
@@ -396,15 +433,27 @@ def faults(seen: BloomFilter, names: list[str]) -> list[bool]:
         assert_type(interrupted.results, list[bool])
         return interrupted.results + seen.add_many(interrupted.rest)
     except OutcomeUnknownError as error:
+        if error.final:
+            raise
         return [seen.add(names[0], token=error.token)]
     except ServerRefusedError as error:
         log.warning("%s", error.word)
+        assert_type(error.transient, bool)
     except (FilterNotFoundError, FilterExistsError, FilterMismatchError, FilterFullError):
         seen.delete()
     except FilterLostError:
         seen.create()
     except ConnectionFailedError as error:
         log.warning("%s", error.__cause__)
-    except BloomError:
+    except BloomError as error:
+        log.warning("%s: %s (%s)", error.problem, error.advice, error.command)
         raise
     return []
+
+
+def tests_of_a_program() -> None:
+    """The helpers for tests."""
+    seen = BloomFilter.from_url("memory://", "seen", capacity=1_000, error_rate=0.01)
+    with later(timedelta(days=1)), unreachable(seen):
+        assert_type(lose(seen), int)
+    log.info("%s", bloom_client)
