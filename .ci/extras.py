@@ -19,7 +19,7 @@ BROUGHT = {
 """Modules that each extra installs; `all` is tried in a separate environment."""
 ADAPTERS = [
     *("celery", "columns", "datatrove", "django", "dramatiq", "fastapi", "faststream", "kafka"),
-    *("opentelemetry", "prometheus", "scrapy"),
+    *("opentelemetry", "prometheus", "scrapy", "idempotency", "cache-guard"),
 ]
 """Extras of the adapters, named as in `bloomredis.contrib`; the newest pip tries each alone."""
 
@@ -67,7 +67,11 @@ def main() -> None:
             python = environment(folder / f"{number}", pip)
             run(python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder / "dist", ROOT)
             (wheel,) = (folder / "dist").glob("*.whl")
-            adapters = {extra: [f"bloomredis.contrib.{extra}"] for extra in ADAPTERS if pip == PIPS[-1]}
+            adapters = {
+                extra: [f"bloomredis.contrib.{extra.replace('-', '_')}"]
+                for extra in ADAPTERS
+                if pip == PIPS[-1]
+            }
             extras = BROUGHT | adapters
             for extra, modules in extras.items():
                 alone = extra == "all" or extra in adapters

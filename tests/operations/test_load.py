@@ -79,7 +79,7 @@ def test_the_bits_are_those_of_add(
 
 
 def test_a_load_can_be_repeated(bloom: Any, client: redis.Redis) -> None:
-    """A repeated load changes neither bits nor count; it returns and reports what it has read all the same."""
+    """A repeated load changes neither bits nor count; it returns and reports what it has read."""
     f = make(bloom, client)
     f.update(ITEMS)
     before, done = (bits(client), f.info().count), list[int]()
