@@ -111,7 +111,8 @@ def instrument(hook: Hook | None) -> None:
 
 def observed(method: F) -> F:
     """Return a public method that reports each call to the hook of the process."""
-    verb, is_coroutine = _Verb(method.__name__.lstrip("_")), inspect.iscoroutinefunction(method)
+    name, is_coroutine = method.__name__.lstrip("_"), inspect.iscoroutinefunction(method)
+    verb = _Verb(name)
     reported = verb.wait if is_coroutine else verb.call
 
     def call(target: Any, item: Any = _NOTHING, /, *args: Any, **kwargs: Any) -> Any:
@@ -122,7 +123,8 @@ def observed(method: F) -> F:
             return method(target, item, *args, **kwargs) if args or kwargs else method(target, item)
         return reported(hook, method, target, args if item is _NOTHING else (item, *args), kwargs)
 
-    call.__code__ = call.__code__.replace(co_name=method.__name__)  # tracebacks show the public method
+    for each in (call, method):
+        each.__code__ = each.__code__.replace(co_name=name)  # tracebacks show the public method
 
     # An `async def` wrapper would be one more coroutine, 5% of such an add.
     wrapper = cast("F", functools.wraps(method)(call))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import traceback
 from collections.abc import Callable
@@ -180,6 +181,23 @@ def test_the_traceback_of_a_wrong_call(
     assert (own.name, first.name) == ("<lambda>", verb)
     assert caught.type in (TypeError, ValueError)
     assert caught.value.__cause__ or caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@for_each("verb", ["add", "contains", "add_many", "contains_many", "update", "claim", "claim_many"])
+def test_the_traceback_of_a_wrong_call_in_asyncio(any_server: Server, verb: str) -> None:
+    """It goes from the task straight to the public method, too."""
+    wrong = None if verb in ("add", "contains", "claim") else ["a", None]
+
+    async def task() -> None:
+        async with bloomredis.asyncio.BloomFilter.from_url(
+            any_server.url, "seen", capacity=10, error_rate=0.1
+        ) as seen:
+            await getattr(seen, verb)(wrong)
+
+    with pytest.raises(TypeError) as caught:
+        asyncio.run(task())
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[names.index("task") + 1] == verb
 
 
 @for_each("kind", ["BloomFilter", "ShardedBloomFilter"])
