@@ -1,8 +1,16 @@
-"""Checks that an adapter gets a filter of the module that it needs: `bloomredis` or `bloomredis.asyncio`."""
+"""Filters of `bloomredis` and of `bloomredis.asyncio`: which one an adapter gets, and code for both.
+
+Such code is a coroutine function that awaits each call by `awaited`.  Over a filter of `bloomredis` it waits
+for nothing, and `at_once` returns its result.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import inspect
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+R = TypeVar("R")
 
 SYNC: Final = ("bloomredis", "__exit__")
 ASYNC: Final = ("bloomredis.asyncio", "__aexit__")
@@ -31,3 +39,22 @@ def _require(filter_: Any, for_: str, wanted: tuple[str, str], other: tuple[str,
         raise TypeError(f"{for_} needs a filter, as of {module}.BloomFilter(), not {name}")
     if hasattr(filter_, other_method) and not hasattr(filter_, method):
         raise TypeError(f"{for_} needs a {module}.{name}, not a {other_module}.{name}")
+
+
+async def awaited(value: Any) -> Any:
+    """Return a value, or that of an awaitable."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def at_once(coroutine: Coroutine[Any, Any, R]) -> R:
+    """Return the result of a coroutine that waits for nothing.
+
+    :raises RuntimeError: it waits.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError(f"{coroutine!r} waits: a call of a filter of bloomredis returns at once")

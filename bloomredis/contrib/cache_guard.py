@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, ParamSpec, TypeVar
 
 from bloomredis import BloomError, FilterLostError
-from bloomredis.contrib._flavours import require_async, require_sync
+from bloomredis.contrib._flavours import at_once, awaited, require_async, require_sync
 from bloomredis.contrib._warnings import Warnings
 
 __all__ = ["guard", "load", "load_asyncio"]
@@ -91,20 +91,20 @@ def load(seen: Any, items: Iterable[Any], *, marker: Any = LOADED) -> int:
     `FilterLostError` call `seen.acknowledge()` or `seen.clear()` first.
     """
     require_sync(seen, "load()")
-    seen.create()
-    whole = _reopened(seen)  # which raises if the filter is lost meanwhile, whoever goes on with it
-    read: int = whole.update(items)
-    whole.add(_present(whole, marker))
-    return read
+    return at_once(_load(seen, items, marker))
 
 
 async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
     """Add all items of a database to a filter of `bloomredis.asyncio`: see `load`."""
     require_async(seen, "load_asyncio()")
-    await seen.create()
-    whole = _reopened(seen)  # as in load()
-    read: int = await whole.update(items)
-    await whole.add(_present(whole, marker))
+    return await _load(seen, items, marker)
+
+
+async def _load(seen: Any, items: Any, marker: Any) -> int:
+    await awaited(seen.create())
+    whole = _reopened(seen)  # which raises if the filter is lost meanwhile, whoever goes on with it
+    read: int = await awaited(whole.update(items))
+    await awaited(whole.add(_present(whole, marker)))
     return read
 
 
@@ -162,47 +162,29 @@ class _Guard:
 
     def is_there(self, items: list[Any]) -> bool:
         """Return whether an item may be in the database; True if the filter cannot tell."""
-        try:
-            try:
-                return self._ask(items)
-            except FilterLostError as error:
-                self._lose(error)
-                return self._ask(items)
-        except BloomError as error:
-            self._warn(error)
-            return True
-
-    def _ask(self, items: list[Any]) -> bool:
-        opened = self._at_present()
-        if opened.markers is None:
-            opened.filter.contains_many(items)  # which opens it
-            opened.markers = [_present(opened.filter, self._marker)]
-        there, *marked = opened.filter.contains_many([*items, *opened.markers])
-        if not there and all(marked) and not opened.is_whole:
-            (there,) = opened.filter.contains_many(items)  # it may have been tested before the last was added
-            opened.is_whole = True
-        return self._passes(opened, there, marked)
+        return at_once(self.is_there_asyncio(items))
 
     async def is_there_asyncio(self, items: list[Any]) -> bool:
         """Return the same for a filter of asyncio."""
         try:
             try:
-                return await self._ask_asyncio(items)
+                return await self._ask(items)
             except FilterLostError as error:
                 self._lose(error)
-                return await self._ask_asyncio(items)
+                return await self._ask(items)
         except BloomError as error:
             self._warn(error)
             return True
 
-    async def _ask_asyncio(self, items: list[Any]) -> bool:
+    async def _ask(self, items: list[Any]) -> bool:
         opened = self._at_present()
         if opened.markers is None:
-            await opened.filter.contains_many(items)  # as above
+            await awaited(opened.filter.contains_many(items))  # which opens it
             opened.markers = [_present(opened.filter, self._marker)]
-        there, *marked = await opened.filter.contains_many([*items, *opened.markers])
+        there, *marked = await awaited(opened.filter.contains_many([*items, *opened.markers]))
         if not there and all(marked) and not opened.is_whole:
-            (there,) = await opened.filter.contains_many(items)  # as above
+            # It may have been tested before the last was added.
+            (there,) = await awaited(opened.filter.contains_many(items))
             opened.is_whole = True
         return self._passes(opened, there, marked)
 
