@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import Any
 
-from bloomredis import BloomError
 from bloomredis.contrib import missing
 from bloomredis.contrib._bodies import MOST_DROPPED, drop, length_of
-from bloomredis.contrib._flavours import require_async, require_sync
+from bloomredis.contrib._flavours import at_once, awaited, require_async, require_sync
 from bloomredis.contrib.idempotency import (
+    DONE,
     HEADER,
     METHODS,
     Answer,
     Ending,
     Rules,
-    away,
+    claim_or_answer,
     guarding,
-    skipped,
     split,
 )
 
@@ -119,13 +117,18 @@ class _Gate:
         query = request.META.get("QUERY_STRING", "")
         return self._rules.item(request, request.method, request.path, query, values)
 
-    def _instead(self, refused: Any, request: Any, args: Any, kwargs: Any) -> Any:
-        """Return the response to a request whose item is refused by an `Answer`, or claimed already."""
-        if isinstance(refused, Answer):
-            return _response(refused)
-        if refused.state == "done" and self._on_done is not None:
-            return self._on_done(request, *args, **kwargs)
-        return _response(skipped(refused))
+    async def _claim(self, item: Any, request: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the claim on a request, and None; or None, and the response in place of the view's."""
+        found = await claim_or_answer(self._seen, item, lease=self._lease)
+        if not isinstance(found, Answer):
+            return found, None
+        if found.status == DONE and self._on_done is not None:
+            response = await awaited(self._on_done(request, *args, **kwargs))
+        else:
+            body, headers = found.content()
+            response = HttpResponse(body, status=found.status, headers=headers)
+        _drop_body(request)
+        return None, response
 
     def _is_done(self, request: Any, response: Any) -> bool:
         return self._rules.is_done(response.status_code) and not _is_cut(request)
@@ -136,20 +139,14 @@ class _Gate:
 
     def call(self, view: Any, request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request."""
-        found = self._item(request)
-        with self._guarding(request, found) as is_checked:
+        item = self._item(request)
+        with self._guarding(request, item) as is_checked:
             if not is_checked:
                 return view(request, *args, **kwargs)
-            if not isinstance(found, Answer):
-                try:
-                    found = self._seen.claim(found, lease=self._lease)
-                except BloomError:
-                    found = away()
-            if isinstance(found, Answer) or not found:
-                response = self._instead(found, request, args, kwargs)
-                _drop_body(request)
+            claim, response = at_once(self._claim(item, request, args, kwargs))
+            if claim is None:
                 return response
-            claim, settle = found, _Settling(found)
+            settle = _Settling(claim)
             try:
                 response = view(request, *args, **kwargs)
                 settle.after(is_done=self._is_done(request, response))
@@ -160,21 +157,14 @@ class _Gate:
 
     async def wait(self, view: Any, request: Any, args: Any, kwargs: Any) -> Any:
         """Return the response to a request, by an asynchronous view."""
-        found = self._item(request)
-        with self._guarding(request, found) as is_checked:
+        item = self._item(request)
+        with self._guarding(request, item) as is_checked:
             if not is_checked:
                 return await view(request, *args, **kwargs)
-            if not isinstance(found, Answer):
-                try:
-                    found = await self._seen.claim(found, lease=self._lease)
-                except BloomError:
-                    found = away()
-            if isinstance(found, Answer) or not found:
-                instead = self._instead(found, request, args, kwargs)
-                response = await instead if inspect.isawaitable(instead) else instead
-                _drop_body(request)
+            claim, response = await self._claim(item, request, args, kwargs)
+            if claim is None:
                 return response
-            ending = Ending(found)
+            ending = Ending(claim)
             try:
                 response = await view(request, *args, **kwargs)
                 await ending.settle(done=self._is_done(request, response))
@@ -254,8 +244,3 @@ def _drop_body(request: Any) -> None:
 def _of_django(request: Any) -> Any:
     """Return the request itself, or the one inside a request of Django REST framework."""
     return getattr(request, "_request", request)
-
-
-def _response(answer: Answer) -> HttpResponse:
-    body, headers = answer.content()
-    return HttpResponse(body, status=answer.status, headers=headers)

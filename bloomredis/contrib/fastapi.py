@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import quote
 
-from bloomredis import BloomError
 from bloomredis.contrib import missing
 from bloomredis.contrib._bodies import MOST_DROPPED
-from bloomredis.contrib._flavours import require_async
+from bloomredis.contrib._flavours import awaited, require_async
 from bloomredis.contrib._items import item_of
-from bloomredis.contrib.idempotency import Answer, away, guarding, is_missing, skipped
+from bloomredis.contrib.idempotency import Answer, claim_or_answer, guarding, is_missing
 
 try:
     from fastapi import Depends, HTTPException, Request
@@ -67,7 +65,7 @@ def once(
     require_async(seen, "once() of FastAPI")
 
     async def claimed(request: Request) -> AsyncIterator[None]:
-        item = _id(header, request) if header is not None else await _key(key, request)
+        item = await awaited(key(request)) if key is not None else _id(str(header), request)
         if isinstance(item, Answer):
             raise await _refusal(item, request)
         endpoint = f"{request.method} {quote(request.scope['path'])}"
@@ -76,12 +74,9 @@ def once(
             if not is_checked:
                 yield
                 return
-            try:
-                claim = await seen.claim(item, lease=lease, renew=renew)
-            except BloomError as error:
-                raise await _refusal(away("event"), request) from error
-            if not claim:
-                raise await _refusal(skipped(claim, "event"), request)
+            claim = await claim_or_answer(seen, item, "event", lease=lease, renew=renew)
+            if isinstance(claim, Answer):
+                raise await _refusal(claim, request)
             is_done = False
             async with claim:
                 async with _begun_before(request):
@@ -97,11 +92,6 @@ def _id(header: str, request: Request) -> str | Answer:
     """Return the id in the header; an `Answer` unless there is one."""
     found = [value for value in request.headers.getlist(header) if value]
     return found[0] if len(found) == 1 else Answer(400, f"{len(found)} ids of an event in {header}, not one")
-
-
-async def _key(key: Any, request: Request) -> Any:
-    found = key(request)
-    return await found if inspect.isawaitable(found) else found
 
 
 def _begun_before(request: Request) -> AsyncExitStack:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from bloomredis import BloomError
 from bloomredis.contrib._bodies import AsgiBody, WsgiBody
-from bloomredis.contrib._flavours import require_async, require_sync
+from bloomredis.contrib._flavours import at_once, awaited, require_async, require_sync
 from bloomredis.contrib._items import item_of
 
 __all__ = ["ASGIMiddleware", "WSGIMiddleware"]
@@ -28,6 +28,8 @@ __all__ = ["ASGIMiddleware", "WSGIMiddleware"]
 HEADER: Final = "Idempotency-Key"
 METHODS: Final = ("POST", "PATCH")
 """The methods that are not idempotent by themselves."""
+DONE: Final = 200
+"""The status of the answer to a request that is done."""
 CLOCK: Final = 0.01
 """Seconds that Retry-After ignores, so that a difference of clocks does not add a whole second."""
 
@@ -73,15 +75,23 @@ class Answer:
         return [body]
 
 
-def away(what: str = "request") -> Answer:
-    """Return the answer while the filter does not answer: the sender must retry."""
-    return Answer(503, f"this {what} cannot be checked for a repeat now; send it again later")
+async def claim_or_answer(seen: Any, item: Any, what: str = "request", **options: Any) -> Any:
+    """Return the claim on an item; else the `Answer` in place of the work: 200 if it is done, 409, or 503.
 
-
-def skipped(claim: Any, what: str = "request") -> Answer:
-    """Return the answer to a repeat: 200 if it is done, 409 while another worker holds it."""
+    :param item: an item, or an `Answer`, which is returned.
+    :param what: the name of what is answered.
+    :param options: those of `claim`.
+    """
+    if isinstance(item, Answer):
+        return item
+    try:
+        claim = await awaited(seen.claim(item, **options))
+    except BloomError:
+        return Answer(503, f"this {what} cannot be checked for a repeat now; send it again later")
+    if claim:
+        return claim
     if claim.state == "done":
-        return Answer(200, f"this {what} was processed already")
+        return Answer(DONE, f"this {what} was processed already")
     seconds = max(1, math.ceil(claim.remaining - CLOCK))
     return Answer(409, f"this {what} is being processed", {"Retry-After": str(seconds)})
 
@@ -250,7 +260,7 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
                 await self._app(scope, receive, send)
                 return
             body = AsgiBody(receive)
-            answer = item if isinstance(item, Answer) else await self._run(item, scope, body, send)
+            answer = await self._run(item, scope, body, send)
         if answer is not None:
             await body.drop()
             await answer.asgi(send)
@@ -263,12 +273,9 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
 
     async def _run(self, item: Any, scope: Any, body: AsgiBody, send: Any) -> Answer | None:
         """Run the application if the item is new, and return None; else return the answer in its place."""
-        try:
-            claim = await self._seen.claim(item, lease=self._lease)
-        except BloomError:
-            return away()
-        if not claim:
-            return skipped(claim)
+        claim = await claim_or_answer(self._seen, item, lease=self._lease)
+        if isinstance(claim, Answer):
+            return claim
         ending = Ending(claim)
 
         async def settled(message: Any) -> None:
@@ -304,7 +311,7 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
             if not is_checked:
                 return self._app(environ, start_response)
             body = WsgiBody(environ)
-            found = item.wsgi if isinstance(item, Answer) else self._run(item, environ, body)
+            found = self._run(item, environ, body)
         if not isinstance(found, _Response):
             found = _Response(found, environ)
             body.drop()
@@ -313,12 +320,9 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
 
     def _run(self, item: Any, environ: dict[str, Any], body: WsgiBody) -> _Response | WsgiApp:
         """Return the application's response if the item is new, else the application that answers instead."""
-        try:
-            claim = self._seen.claim(item, lease=self._lease)
-        except BloomError:
-            return away().wsgi
-        if not claim:
-            return skipped(claim).wsgi
+        claim = at_once(claim_or_answer(self._seen, item, lease=self._lease))
+        if isinstance(claim, Answer):
+            return claim.wsgi
         with ExitStack() as after_error:
             after_error.push(claim)
             response = _Response(self._app, environ)
