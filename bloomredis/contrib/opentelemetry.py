@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from bloomredis import CallEvent
 from bloomredis.contrib import missing
@@ -16,6 +17,23 @@ except ImportError as error:
 
 
 __all__ = ["Telemetry"]
+
+
+def claims_lost(event: CallEvent) -> int:
+    """Return the number of claims that a call found lost."""
+    return event.lost + (event.outcome == "lost" and event.verb in ("commit", "release", "extend"))
+
+
+COUNTERS: Final[tuple[tuple[str, str, str, Callable[[CallEvent], int | None]], ...]] = (
+    ("items.new", "{item}", "Items that were new or claimed", attrgetter("new")),
+    ("items.busy", "{item}", "Items that another worker held", attrgetter("busy")),
+    ("items.cached", "{item}", "Items that the local cache answered", attrgetter("cached")),
+    ("round_trips", "{call}", "Round trips", attrgetter("round_trips")),
+    ("resends", "{call}", "Round trips after a lost reply", attrgetter("resends")),
+    ("receipts.used", "{call}", "Answers of earlier calls that were fetched", attrgetter("receipts")),
+    ("claims.lost", "{claim}", "Claims that were lost", claims_lost),
+)
+"""Counters of each filter: name, unit, description, and the number in an event."""
 
 
 class Telemetry:
@@ -34,17 +52,10 @@ class Telemetry:
         self._tracer = trace.get_tracer("bloomredis", tracer_provider=tracer_provider)
         self._seconds = meter.create_histogram("bloomredis.call.duration", "s", "Time of calls")
         self._items = meter.create_counter("bloomredis.items", "{item}", "Items of calls")
-        self._new = meter.create_counter("bloomredis.items.new", "{item}", "Items that were new or claimed")
-        self._busy = meter.create_counter("bloomredis.items.busy", "{item}", "Items that another worker held")
-        self._cached = meter.create_counter(
-            "bloomredis.items.cached", "{item}", "Items that the local cache answered"
-        )
-        self._round_trips = meter.create_counter("bloomredis.round_trips", "{call}", "Round trips")
-        self._resends = meter.create_counter("bloomredis.resends", "{call}", "Round trips after a lost reply")
-        self._receipts = meter.create_counter(
-            "bloomredis.receipts.used", "{call}", "Answers of earlier calls that were fetched"
-        )
-        self._claims_lost = meter.create_counter("bloomredis.claims.lost", "{claim}", "Claims that were lost")
+        self._counters = [
+            (meter.create_counter(f"bloomredis.{name}", unit, text), of_event)
+            for name, unit, text, of_event in COUNTERS
+        ]
 
     @contextmanager
     def around(self, name: str, kind: str, verb: str) -> Generator[Callable[[CallEvent], None], None, None]:
@@ -66,16 +77,8 @@ class Telemetry:
         of_call = of_filter | {"db.operation.name": f"bloomredis.{event.verb}", "outcome": event.outcome}
         self._seconds.record(event.seconds, of_call)
         self._items.add(event.items, of_call)
-        for counter, number in (
-            (self._new, event.new),
-            (self._busy, event.busy),
-            (self._cached, event.cached),
-            (self._round_trips, event.round_trips),
-            (self._resends, event.resends),
-            (self._receipts, event.receipts),
-            (self._claims_lost, _claims_lost(event)),
-        ):
-            if number:
+        for counter, of_event in self._counters:
+            if number := of_event(event):
                 counter.add(number, of_filter)
 
 
@@ -104,7 +107,3 @@ def attributes(event: CallEvent) -> dict[str, str | int]:
     if event.outcome != "ok":
         found["error.type"] = event.outcome
     return found
-
-
-def _claims_lost(event: CallEvent) -> int:
-    return event.lost + (event.outcome == "lost" and event.verb in ("commit", "release", "extend"))
