@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from bloomredis.contrib._flavours import awaited
 from bloomredis.contrib._items import Missing, checked, is_kept, item_of
+
+_log = logging.getLogger("bloomredis")
 
 PartitionId = tuple[str, int]
 """A topic and a partition."""
@@ -87,34 +90,27 @@ class Records:
             self._given_back += self._finished
             self._finished = []
 
-    def _finish(self) -> None:
-        """Record that the caller asks for the next record, so the current one is finished."""
-        if self._current is not None:
-            self._finished.append(self._current.claim)
-            self._current = None
+    def _steps(self) -> Iterator[Entry | None]:
+        """Yield each record whose claim is still held, and None whenever the claims are to be extended.
 
-    def _give_back(self) -> None:
-        """Record that another loop begins, so the record at which the last one ended is not finished."""
+        A record is finished when the caller asks for the next one.  If another loop begins, the record at
+        which the last one ended is given back.
+        """
         if self._current is not None:
             self._given_back.append(self._current.claim)
             self._current = None
-
-    def _is_aging(self) -> bool:
-        """True at each third of the lease, when the claims are to be extended."""
-        now = time.monotonic()
-        if now - self._held_at < self._lease / 3:
-            return False
-        self._held_at = now
-        return True
-
-    def _take(self) -> Any:
-        """Return the next record whose claim is still held; None after the last one."""
         while self._work:
+            if time.monotonic() - self._held_at >= self._lease / 3:
+                self._held_at = time.monotonic()
+                yield None
+                continue
             entry = self._work.pop()
             if entry.claim:
                 self._current = entry
-                return entry
-        return None
+                yield entry
+                if self._current is entry:
+                    self._finished.append(entry.claim)
+                    self._current = None
 
     def positions(self) -> Positions:
         """Return for each partition the offset of the first record that is not done, or the next one."""
@@ -138,6 +134,9 @@ def entries_of(read: Read, items: list[Any], claims: list[Any]) -> list[Entry]:
     return [Entry(*each, claim) for each, claim in zip(read, found, strict=True)]
 
 
+B = TypeVar("B", bound=Records)
+
+
 def _named(place: PartitionId, offset: int) -> str:
     """Return the name of a record for an error."""
     topic, partition = place
@@ -149,10 +148,11 @@ def starts_of(read: Read) -> Positions:
     return {place: (offset, 0.0) for _, place, offset in reversed(read)}
 
 
-class Partitions:
+class Partitions(Generic[B]):
     """The partitions of a consumer, and the time until which each paused one waits."""
 
     _require: ClassVar[staticmethod[[Any, str], None]]
+    _batch: type[B]
 
     def __init__(
         self,
@@ -177,14 +177,29 @@ class Partitions:
         self._behind: dict[PartitionId, int] = {}  # offsets to which the consumer has yet to go back
         self._uncommitted: dict[PartitionId, int] = {}  # offsets whose commit failed, as in a rebalance
 
-    @contextmanager
-    def _claiming(self, read: Read) -> Iterator[list[Any]]:
-        """Give the item of each record, to claim it within this context; after an error, go back."""
+    async def _claimed(self, read: Read) -> B:
+        """Return a batch of records that are claimed; after an error, go back."""
         try:
-            yield [self._item(*each) for each in read]
+            items = [self._item(*each) for each in read]
+            claims = await awaited(self._seen.claim_many(keyed(items), lease=self._lease))
         except BaseException:
             self._go_back(starts_of(read))
             raise
+        return self._batch(self._seen, entries_of(read, items, claims), self._lease, whole=self._whole)
+
+    async def _end(self, batch: B) -> None:
+        """Commit the finished records of a batch, and give the others back; then commit offsets."""
+        try:
+            await awaited(self._seen.commit_many(batch.finish()))
+            await awaited(self._seen.release_many(batch.unfinished()))
+        finally:
+            positions = batch.positions()
+            self._go_back(positions)
+            self._uncommitted |= {place: offset for place, (offset, _) in positions.items()}
+            if error := await awaited(self._commit(self._of_mine(self._uncommitted))):
+                _log.warning("offsets were not committed (%s): the next batch commits them", error)
+            else:
+                self._uncommitted.clear()
 
     def _item(self, record: Any, place: PartitionId, offset: int) -> Any:
         """Return the item of a record: the group, and the key or by default the place in the log."""
@@ -209,10 +224,6 @@ class Partitions:
             raise RuntimeError("this version of confluent-kafka does not tell the group: give bare=True")
         return found[1].decode()
 
-    def _go_back(self, positions: Positions) -> None:
-        """Let partitions wait, and then go on where they have to."""
-        raise NotImplementedError
-
     def _due(self) -> list[PartitionId]:
         """Return the partitions whose wait is over.
 
@@ -222,32 +233,54 @@ class Partitions:
         now = time.monotonic()
         return [place for place, until in self._waiting.items() if until <= now]
 
-    def _resumed(self, places: Iterable[PartitionId]) -> None:
-        """Record that partitions are resumed."""
-        for place in places:
+    def _go_on(self) -> None:
+        """Go back where that is pending, and resume the partitions whose wait is over."""
+        self._seek_all()
+        for place in self._switch("resume", self._due()):
             del self._waiting[place]
 
-    def _offsets(self, positions: Positions) -> dict[PartitionId, int]:
-        """Return the offsets to commit: those of a batch, and earlier ones whose commit failed.
-
-        They count as uncommitted until the caller empties `_uncommitted`.
-        """
-        self._uncommitted |= {place: offset for place, (offset, _) in positions.items()}
-        return dict(self._uncommitted)
-
-    def _wait(self, positions: Positions) -> None:
-        """Record which partitions wait, and the offset to which each of them goes back."""
+    def _go_back(self, positions: Positions) -> None:
+        """Let partitions wait, and then go on where they have to."""
         now = time.monotonic()
         back = {place: offset for place, (offset, pause) in positions.items() if pause is not None}
         self._waiting |= {place: now + (positions[place][1] or 0.0) for place in back}
         self._behind |= back
+        self._switch("pause", self._behind)
+        self._seek_all()
 
-    def _catch_up(self, assigned: Iterable[PartitionId], seek: Callable[[PartitionId, int], object]) -> None:
+    def _seek_all(self) -> None:
         """Go back in the assigned partitions; after an error, the next call goes on with the others.
 
         A partition that another consumer has by now begins at its committed offset.
         """
-        self._behind = {place: self._behind[place] for place in assigned}
+        self._behind = self._of_mine(self._behind)
         for place, offset in [*self._behind.items()]:
-            seek(place, offset)
+            self._seek(place, offset)
             del self._behind[place]
+
+    def _mine(self) -> dict[PartitionId, Any]:
+        """Return the partitions that are assigned to this consumer, as objects of the client."""
+        return {(each.topic, each.partition): each for each in self._consumer.assignment()}
+
+    def _of_mine(self, offsets: dict[PartitionId, int]) -> dict[PartitionId, int]:
+        """Return the offsets in the partitions that are assigned to this consumer."""
+        mine = self._mine()
+        return {place: offset for place, offset in offsets.items() if place in mine}
+
+    def _switch(self, verb: str, places: Collection[PartitionId]) -> Collection[PartitionId]:
+        """Pause or resume those of some partitions that are assigned to this consumer; return them."""
+        found = {place: partition for place, partition in self._mine().items() if place in places}
+        if found:
+            self._call(verb, [*found.values()])
+        return found
+
+    def _call(self, verb: str, partitions: list[Any]) -> None:
+        """Call a method of the consumer for some partitions."""
+        raise NotImplementedError
+
+    def _seek(self, place: PartitionId, offset: int) -> None:
+        raise NotImplementedError
+
+    def _commit(self, offsets: dict[PartitionId, int]) -> Any:
+        """Commit offsets, if there are any; return the error of the client, or an awaitable of it."""
+        raise NotImplementedError

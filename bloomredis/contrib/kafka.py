@@ -6,33 +6,19 @@ consumer's `enable.auto.commit`.  A batch is claimed in one round trip, and comm
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any
 
 from bloomredis.contrib import missing
-from bloomredis.contrib._flavours import require_async, require_sync
-from bloomredis.contrib._records import (
-    PartitionId,
-    Partitions,
-    Positions,
-    Read,
-    Records,
-    entries_of,
-    keyed,
-    starts_of,
-)
+from bloomredis.contrib._flavours import at_once, require_async, require_sync
+from bloomredis.contrib._records import PartitionId, Partitions, Read, Records, starts_of
 
 if not (find_spec("confluent_kafka") or find_spec("aiokafka")):
     raise missing("kafka", "confluent-kafka or aiokafka")
 
 __all__ = ["AsyncBatch", "AsyncBatches", "Batch", "Batches"]
-
-NOT_COMMITTED: Final = "offsets were not committed (%s): the next batch commits them"
-
-_log = logging.getLogger("bloomredis")
 
 
 class Batch(Records):
@@ -44,13 +30,11 @@ class Batch(Records):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield each record to work on; of records with equal items the first."""
-        self._give_back()
-        while self._work:
-            if self._is_aging():
+        for entry in self._steps():
+            if entry is None:
                 self._seen.extend_many(self.held(), self._lease)
-            if entry := self._take():
+            else:
                 yield entry.record
-                self._finish()
 
 
 class AsyncBatch(Records):
@@ -58,16 +42,14 @@ class AsyncBatch(Records):
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Yield each record to work on; of records with equal items the first."""
-        self._give_back()
-        while self._work:
-            if self._is_aging():
+        for entry in self._steps():
+            if entry is None:
                 await self._seen.extend_many(self.held(), self._lease)
-            if entry := self._take():
+            else:
                 yield entry.record
-                self._finish()
 
 
-class Batches(Partitions):
+class Batches(Partitions[Batch]):
     """Batches of the records that a consumer of confluent-kafka reads.
 
     ::
@@ -97,6 +79,7 @@ class Batches(Partitions):
     """
 
     _require = staticmethod(require_sync)
+    _batch = Batch
 
     @contextmanager
     def next(self, size: int = 500, timeout: float = 1.0) -> Iterator[Batch]:
@@ -104,26 +87,19 @@ class Batches(Partitions):
 
         :raises BloomError: the filter does not answer; the records are read again by the next call.
         """
-        batch = self._claimed(self._read(size, timeout))
+        batch = at_once(self._claimed(self._read(size, timeout)))
         try:
             yield batch
         except BaseException:
             batch.fail()
             raise
         finally:
-            try:
-                self._seen.commit_many(batch.finish())
-                self._seen.release_many(batch.unfinished())
-            finally:
-                self._settle(batch.positions())
+            at_once(self._end(batch))
 
     def _read(self, size: int, timeout: float) -> Read:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - aiokafka is enough for the other class
 
-        self._seek()
-        if due := self._assigned(dict.fromkeys(self._due(), 0)):
-            self._consumer.resume(due)
-            self._resumed((each.topic, each.partition) for each in due)
+        self._go_on()
         records = self._consumer.consume(size, timeout)
         read = [
             (record, (record.topic(), record.partition()), record.offset())
@@ -136,48 +112,31 @@ class Batches(Partitions):
             raise KafkaException(failed[0])
         return read
 
-    def _claimed(self, read: Read) -> Batch:
-        with self._claiming(read) as items:
-            claims = self._seen.claim_many(keyed(items), lease=self._lease)
-        return Batch(self._seen, entries_of(read, items, claims), self._lease, whole=self._whole)
+    def _call(self, verb: str, partitions: list[Any]) -> None:
+        getattr(self._consumer, verb)(partitions)
 
-    def _assigned(self, offsets: dict[PartitionId, int]) -> list[Any]:
-        """Return the partitions that are still assigned to this consumer, as objects of the client."""
+    def _seek(self, place: PartitionId, offset: int) -> None:
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - as above
 
-        mine = {(each.topic, each.partition) for each in self._consumer.assignment()}
-        return [TopicPartition(*place, offset) for place, offset in offsets.items() if place in mine]
+        self._consumer.seek(TopicPartition(*place, offset))
 
-    def _settle(self, positions: Positions) -> None:
-        """Commit offsets, and go back where a record is not done."""
-        from confluent_kafka import KafkaException  # noqa: PLC0415 - as above
+    def _commit(self, offsets: dict[PartitionId, int]) -> Any:
+        from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - as above
 
-        self._go_back(positions)
-        offsets = self._assigned(self._offsets(positions))
+        partitions = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         try:
-            if offsets:
-                self._consumer.commit(offsets=offsets, asynchronous=False)
-            self._uncommitted.clear()
+            if partitions:
+                self._consumer.commit(offsets=partitions, asynchronous=False)
         except KafkaException as error:
-            _log.warning(NOT_COMMITTED, error)
-
-    def _go_back(self, positions: Positions) -> None:
-        """Let partitions wait, and then go on where they have to."""
-        self._wait(positions)
-        if back := self._assigned(self._behind):
-            self._consumer.pause(back)
-            self._seek()
-
-    def _seek(self) -> None:
-        """Seek in the partitions where a seek is pending."""
-        back = {(each.topic, each.partition): each for each in self._assigned(self._behind)}
-        self._catch_up(back, lambda place, _: self._consumer.seek(back[place]))
+            return error
+        return None
 
 
-class AsyncBatches(Partitions):
+class AsyncBatches(Partitions[AsyncBatch]):
     """Batches of the records that a consumer of aiokafka reads, with `async with`: see `Batches`."""
 
     _require = staticmethod(require_async)
+    _batch = AsyncBatch
 
     @asynccontextmanager
     async def next(self, size: int = 500, timeout: float = 1.0) -> AsyncIterator[AsyncBatch]:  # noqa: ASYNC109 - the broker's
@@ -189,17 +148,10 @@ class AsyncBatches(Partitions):
             batch.fail()
             raise
         finally:
-            try:
-                await self._seen.commit_many(batch.finish())
-                await self._seen.release_many(batch.unfinished())
-            finally:
-                await self._settle(batch.positions())
+            await self._end(batch)
 
     async def _read(self, size: int, timeout: float) -> Read:  # noqa: ASYNC109 - as above
-        self._seek()
-        if due := self._assigned(self._due()):
-            self._consumer.resume(*due)
-            self._resumed(due.values())
+        self._go_on()
         read = await self._consumer.getmany(timeout_ms=int(timeout * 1000), max_records=size)
         return [
             (record, (record.topic, record.partition), record.offset)
@@ -207,37 +159,19 @@ class AsyncBatches(Partitions):
             for record in records
         ]
 
-    async def _claimed(self, read: Read) -> AsyncBatch:
-        with self._claiming(read) as items:
-            claims = await self._seen.claim_many(keyed(items), lease=self._lease)
-        return AsyncBatch(self._seen, entries_of(read, items, claims), self._lease, whole=self._whole)
+    def _call(self, verb: str, partitions: list[Any]) -> None:
+        getattr(self._consumer, verb)(*partitions)
 
-    def _assigned(self, places: Iterable[PartitionId]) -> dict[Any, PartitionId]:
-        """Return the places that are still assigned to this consumer, by the partitions of the client."""
-        mine = {(each.topic, each.partition): each for each in self._consumer.assignment()}
-        return {mine[place]: place for place in places if place in mine}
+    def _seek(self, place: PartitionId, offset: int) -> None:
+        self._consumer.seek(self._mine()[place], offset)
 
-    async def _settle(self, positions: Positions) -> None:
-        """Commit offsets, and go back where a record is not done."""
+    async def _commit(self, offsets: dict[PartitionId, int]) -> Any:
         from aiokafka.errors import KafkaError  # noqa: PLC0415 - confluent-kafka is enough for the other class
 
-        self._go_back(positions)
-        all_offsets = self._offsets(positions)
-        offsets = {each: all_offsets[place] for each, place in self._assigned(all_offsets).items()}
+        mine = self._mine()
         try:
             if offsets:
-                await self._consumer.commit(offsets)
-            self._uncommitted.clear()
+                await self._consumer.commit({mine[place]: offset for place, offset in offsets.items()})
         except KafkaError as error:
-            _log.warning(NOT_COMMITTED, error)
-
-    def _go_back(self, positions: Positions) -> None:
-        """Let partitions wait, and then go on where they have to."""
-        self._wait(positions)
-        self._consumer.pause(*self._assigned(self._behind))
-        self._seek()
-
-    def _seek(self) -> None:
-        """Seek in the partitions where a seek is pending."""
-        back = {place: each for each, place in self._assigned(self._behind).items()}
-        self._catch_up(back, lambda place, offset: self._consumer.seek(back[place], offset))
+            return error
+        return None
