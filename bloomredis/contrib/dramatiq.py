@@ -69,15 +69,13 @@ class Once(Middleware):
         """The options of an actor."""
         return {"once", "on_done"}
 
-    def before_worker_boot(self, broker: Any, worker: Any) -> None:
+    def before_worker_boot(self, broker: Any, worker: Any) -> None:  # noqa: ARG002 - as Dramatiq calls it
         """Put the commits first into the list of middleware, whose first is called last after a message."""
-        del worker
         if not any(isinstance(each, _Commits) and each.once is self for each in broker.middleware):
             broker.middleware = [_Commits(self), *broker.middleware]
 
-    def after_declare_actor(self, broker: Any, actor: Any) -> None:
+    def after_declare_actor(self, broker: Any, actor: Any) -> None:  # noqa: ARG002 - as Dramatiq calls it
         """Let an actor with the option run once for each item of its messages."""
-        del broker
         if actor.options.get("once"):
             actor.fn = self._once(actor, actor.fn)
 
@@ -124,22 +122,17 @@ class Once(Middleware):
         if _has_result(broker, message):
             _skip(message, "has succeeded before")
 
-    def before_process_message(self, broker: Any, message: Any) -> None:
+    def before_process_message(self, broker: Any, message: Any) -> None:  # noqa: ARG002 - as Dramatiq calls it
         """Remember the message that this thread processes."""
-        del broker
         self._thread.message = message
 
-    def after_process_message(
-        self, broker: Any, message: Any, *, result: Any = None, exception: BaseException | None = None
-    ) -> None:
+    def after_process_message(self, broker: Any, message: Any, *, exception: Any = None, **_: Any) -> None:
         """Give the item back if the actor raised."""
-        del result
         if exception is not None:
             self.after_skip_message(broker, message)
 
-    def after_skip_message(self, broker: Any, message: Any) -> None:
+    def after_skip_message(self, broker: Any, message: Any) -> None:  # noqa: ARG002 - as Dramatiq calls it
         """Give the item back if the message was skipped."""
-        del broker, message
         if claim := self._thread.end():
             claim.release()
 
@@ -167,11 +160,8 @@ class _Commits(Middleware):
     def __init__(self, once: Once) -> None:
         self.once = once
 
-    def after_process_message(
-        self, broker: Any, message: Any, *, result: Any = None, exception: BaseException | None = None
-    ) -> None:
+    def after_process_message(self, *_: Any, **__: Any) -> None:
         """Commit the item of a message whose actor has not raised."""
-        del broker, message, result, exception
         self.once.commit()
 
 
