@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
+from bloomredis import BloomError
 from bloomredis.contrib import missing
 from bloomredis.contrib._bodies import MOST_DROPPED, drop, length_of
 from bloomredis.contrib._flavours import at_once, awaited, require_async, require_sync
 from bloomredis.contrib.idempotency import (
-    DONE,
     HEADER,
     METHODS,
     Answer,
@@ -60,16 +62,12 @@ def once(
     ATOMIC_REQUESTS after the transaction, and before the response is sent.  The key is given back after any
     other status, after an exception, and if the body was cut off while it was read.
 
+    The options that are not listed here are those of `ASGIMiddleware`.
+
     :param seen: a filter of `bloomredis`; for asynchronous views, a filter of `bloomredis.asyncio`.
-    :param header: the header of the key; the item is the method, the path with its query, and the key.
-    :param key: takes the request and returns its key, to which the method and the path are added; None or ""
-        means that the request has no key.
-    :param methods: the methods whose requests are checked.
+    :param key: as of `ASGIMiddleware`, but it takes the request.
     :param required: refuse a request without a key, which else runs as usual; by default True without `key`.
-    :param lease: if this worker dies, a retry may run after so many seconds; extended while the view runs.
     :param on_done: a view that answers requests that are done, for example with the stored result.
-    :param done: takes the status of a response, and returns True if the request is done.
-    :param bare: leave the method and the path out of the item: a key is done for all views together.
     """
     required = key is None if required is None else required
     rules = Rules(header=header, key=key, methods=methods, required=required, done=done, bare=bare)
@@ -81,7 +79,7 @@ def once(
 
             @functools.wraps(view)
             async def waiting(request: Any, *args: Any, **kwargs: Any) -> Any:
-                return await gate.wait(view, request, args, kwargs)
+                return await gate.respond(view, Ending, request, *args, **kwargs)
 
             return waiting
 
@@ -90,7 +88,7 @@ def once(
 
         @functools.wraps(view)
         def wrapper(request: Any, *args: Any, **kwargs: Any) -> Any:
-            return gate.call(view, request, args, kwargs)
+            return at_once(gate.respond(view, _Settling, request, *args, **kwargs))
 
         return wrapper
 
@@ -103,73 +101,54 @@ def _is_async(view: Any) -> bool:
     return iscoroutinefunction(view) or getattr(owner, "view_is_async", False)
 
 
+@dataclass(frozen=True, slots=True)
 class _Gate:
     """The check of requests before a view."""
 
-    def __init__(self, seen: Any, rules: Rules, lease: float, on_done: Any) -> None:
-        self._seen = seen
-        self._rules = rules
-        self._lease = lease
-        self._on_done = on_done
+    seen: Any
+    rules: Rules
+    lease: float
+    on_done: Any
 
     def _item(self, request: Any) -> Any:
-        values = split(request.headers.get(self._rules.header))
+        values = split(request.headers.get(self.rules.header))
         query = request.META.get("QUERY_STRING", "")
-        return self._rules.item(request, request.method, request.path, query, values)
+        return self.rules.item(request, request.method, request.path, query, values)
 
-    async def _claim(self, item: Any, request: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Return the claim on a request, and None; or None, and the response in place of the view's."""
-        found = await claim_or_answer(self._seen, item, lease=self._lease)
-        if not isinstance(found, Answer):
-            return found, None
-        if found.status == DONE and self._on_done is not None:
-            response = await awaited(self._on_done(request, *args, **kwargs))
-        else:
-            body, headers = found.content()
-            response = HttpResponse(body, status=found.status, headers=headers)
-        _drop_body(request)
-        return None, response
+    def _instead(self, answer: Answer, request: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the response in place of the view's."""
+        if answer.status == HTTPStatus.OK and self.on_done is not None:
+            return self.on_done(request, *args, **kwargs)
+        body, headers = answer.content()
+        return HttpResponse(body, status=answer.status, headers=headers)
 
     def _is_done(self, request: Any, response: Any) -> bool:
-        return self._rules.is_done(response.status_code) and not _is_cut(request)
+        return self.rules.is_done(response.status_code) and not _is_cut(request)
 
     def _guarding(self, request: Any, item: Any) -> AbstractContextManager[bool]:
         request = _of_django(request)
-        return guarding(getattr(request, "scope", request.META), self._seen, item)
+        return guarding(getattr(request, "scope", request.META), self.seen, item)
 
-    def call(self, view: Any, request: Any, args: Any, kwargs: Any) -> Any:
-        """Return the response to a request."""
+    async def respond(self, view: Any, end: Any, request: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the response to a request, by a view of either kind.
+
+        :param end: makes the end of a claim: `Ending` or `_Settling`.
+        """
         item = self._item(request)
         with self._guarding(request, item) as is_checked:
             if not is_checked:
-                return view(request, *args, **kwargs)
-            claim, response = at_once(self._claim(item, request, args, kwargs))
-            if claim is None:
+                return await awaited(view(request, *args, **kwargs))
+            claim = await claim_or_answer(self.seen, item, lease=self.lease)
+            if isinstance(claim, Answer):
+                response = await awaited(self._instead(claim, request, *args, **kwargs))
+                _drop_body(request)
                 return response
-            settle = _Settling(claim)
+            ending = end(claim)
             try:
-                response = view(request, *args, **kwargs)
-                settle.after(is_done=self._is_done(request, response))
-            except BaseException as error:
-                claim.__exit__(type(error), error, None)
-                raise
-            return response
-
-    async def wait(self, view: Any, request: Any, args: Any, kwargs: Any) -> Any:
-        """Return the response to a request, by an asynchronous view."""
-        item = self._item(request)
-        with self._guarding(request, item) as is_checked:
-            if not is_checked:
-                return await view(request, *args, **kwargs)
-            claim, response = await self._claim(item, request, args, kwargs)
-            if claim is None:
-                return response
-            ending = Ending(claim)
-            try:
-                response = await view(request, *args, **kwargs)
-                await ending.settle(done=self._is_done(request, response))
+                response = await awaited(view(request, *args, **kwargs))
+                await awaited(ending.settle(done=self._is_done(request, response)))
             except BaseException:
-                await ending.give_back()
+                await awaited(ending.give_back())
                 raise
             return response
 
@@ -190,15 +169,19 @@ class _Settling:
         if self._transaction is not None:
             self._transaction.on_commit(self._commit)
 
-    def after(self, *, is_done: bool) -> None:
+    def settle(self, *, done: bool) -> None:
         """Commit the claim, now or after the transaction, or release it."""
-        self._is_done = is_done
-        if not is_done:
+        self._is_done = done
+        if not done:
             self._claim.release()
         elif self._transaction is None:
             self._claim.commit()
         else:
             self._transaction.on_commit(self._raise)
+
+    def give_back(self) -> None:
+        """Give the item back after an error; raise no other error."""
+        self._claim.__exit__(BloomError, None, None)
 
     def _commit(self) -> None:
         if self._is_done:

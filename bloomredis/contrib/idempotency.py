@@ -28,8 +28,6 @@ __all__ = ["ASGIMiddleware", "WSGIMiddleware"]
 HEADER: Final = "Idempotency-Key"
 METHODS: Final = ("POST", "PATCH")
 """The methods that are not idempotent by themselves."""
-DONE: Final = 200
-"""The status of the answer to a request that is done."""
 CLOCK: Final = 0.01
 """Seconds that Retry-After ignores, so that a difference of clocks does not add a whole second."""
 
@@ -91,7 +89,7 @@ async def claim_or_answer(seen: Any, item: Any, what: str = "request", **options
     if claim:
         return claim
     if claim.state == "done":
-        return Answer(DONE, f"this {what} was processed already")
+        return Answer(HTTPStatus.OK, f"this {what} was processed already")
     seconds = max(1, math.ceil(claim.remaining - CLOCK))
     return Answer(409, f"this {what} is being processed", {"Retry-After": str(seconds)})
 
