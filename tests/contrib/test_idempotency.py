@@ -26,6 +26,7 @@ from starlette.routing import Mount, Route
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ClaimLostError, ServerRefusedError
+from bloomredis.contrib.fastapi import once as once_of_fastapi
 from bloomredis.contrib.idempotency import HEADER, ASGIMiddleware, WSGIMiddleware, claim_or_answer
 from tests.contrib import django_project, pages  # noqa: F401 - the settings
 from tests.contrib.violence import KEPT, acknowledge
@@ -861,7 +862,7 @@ def test_a_method_of_a_class_is_a_view(where: str, half: Any, any_server: Server
 
 
 def test_a_request_may_pass_two_guards(any_server: Server) -> None:
-    """The inner one, at a view or in a mounted application, leaves the request to the outer one."""
+    """The inner one leaves it to the outer one: at a view, at an endpoint, mounted, or added twice."""
     from django.core.handlers.wsgi import WSGIHandler
     from django.http import HttpResponse
     from django.test import override_settings
@@ -889,9 +890,19 @@ def test_a_request_may_pass_two_guards(any_server: Server) -> None:
     with override_settings(ROOT_URLCONF=(path("pay", view),)):
         deliver = of_wsgi(WSGIMiddleware(WSGIHandler(), seen))
         assert [deliver("k")[0] for _ in range(2)] == [201, 200]
-    deliver = of_asgi(app)
-    assert [deliver("k", path="/sub/pay")[0] for _ in range(2)] == [201, 200]
-    assert runs == ["view", "endpoint"]
+    events = fastapi.FastAPI()
+    events.add_middleware(
+        ASGIMiddleware, seen=later, key=lambda scope: httpx.Headers(scope["headers"])[HEADER]
+    )
+
+    @events.post("/pay", dependencies=[once_of_fastapi(later, header=HEADER)], status_code=201)
+    async def receive() -> None:
+        runs.append("event")
+
+    for each, path_ in ((app, "/sub/pay"), (ASGIMiddleware(mounted, later), "/pay"), (events, "/pay")):
+        deliver = of_asgi(each)
+        assert [deliver("m", path=path_)[0] for _ in range(2)] == [201, 200]
+    assert runs == ["view", "endpoint", "endpoint", "event"]
 
 
 def test_a_guard_ends_with_its_call(any_server: Server) -> None:
