@@ -72,7 +72,7 @@ def test_a_filter_that_is_not_whole_guards_nothing(seen: BloomFilter) -> None:
 def test_a_filter_that_was_lost_guards_nothing(
     any_client: redis.Redis, seen: BloomFilter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Until the filter is loaded again."""
+    """Until the filter is loaded again; the program's own `add` fails until the loss is acknowledged."""
     database = Database()
     get = guard(seen)(database.get)
     load(seen, ROWS)
@@ -80,6 +80,8 @@ def test_a_filter_that_was_lost_guards_nothing(
     with caplog.at_level(logging.WARNING, "bloomredis"):
         assert [get("7"), get("x")] == [7, None]
     assert "not guarded by 'rows'" in caplog.text
+    with pytest.raises(FilterLostError):
+        seen.add("y")
     seen.acknowledge()
     load(seen, ROWS)
     assert get("y") is None
