@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, ClassVar, Final
 
 from bloomredis import BloomError, ClaimLostError, Skipped
@@ -122,15 +123,12 @@ class Once(Task):
             elif not (request.called_directly or request.is_eager):
                 self._check_copy()
             return self._skipped(Skipped(item, claim.state, claim.remaining), args, kwargs)
-        if request.called_directly:
-            with claim:
-                return require_result(self.name, body(*args, **kwargs))
-        try:
+        with ExitStack() as stack:
+            stack.push(claim)
             result = require_result(self.name, body(*args, **kwargs))
-        except BaseException:
-            claim.__exit__(BaseException, None, None)
-            raise
-        request.bloomredis_claim = claim
+            if not request.called_directly:
+                request.bloomredis_claim = claim
+                stack.pop_all()
         return result
 
     def on_success(self, retval: Any, task_id: str, args: Any, kwargs: Any) -> None:
