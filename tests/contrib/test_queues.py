@@ -99,6 +99,28 @@ def test_a_lost_filter_stops_the_workers(recipe: Recipe, any_server: Server, tmp
             wait_until("it is done again", lambda: notes.llen("ended") == 2)
 
 
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_a_body_in_flight_at_a_loss_runs_again(recipe: Recipe, any_server: Server, tmp_path: Path) -> None:
+    """Its commit fails, so its job comes again, and runs once the loss is acknowledged."""
+    with running(any_server.binary) as seen:
+        shop = Shop(recipe, tmp_path, any_server, seen)
+        notes: Any = shop.notes
+        with shop.worker():
+            shop.send(["a"])
+            wait_until("it has begun", lambda: notes.llen("begun"))
+            with seen.client() as client:
+                client.flushall()
+            notes.set("go", 1)
+            wait_until("it has ended", lambda: notes.llen("ended"))
+            if recipe.name == "RQ":
+                shop.create()
+            else:
+                acknowledge(seen, "shipped", "--capacity", "1000000", "--error-rate", "1e-6")
+            wait_until("it has ended again", lambda: notes.llen("ended") == 2)
+            lose(seen, "shipped", WorkItem("ship", "a"))
+    assert notes.lrange("ended", 0, -1) == ["a", "a"]
+
+
 @pytest.mark.long
 def test_a_job_of_rq_outlives_all_its_processes(any_server: Server, tmp_path: Path) -> None:
     """Worker, job and scheduler are killed, as with their container; another worker runs the job."""
