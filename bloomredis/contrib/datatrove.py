@@ -34,8 +34,8 @@ class SeenFilter(BaseFilter):
     A task is identified by the job and its rank.  If it is run again, it keeps the documents that its first
     run kept, even if that run was killed.
 
-    Each kept document is two items of the filter, and takes about 100 bytes in its task.  A batch costs three
-    round trips, and one more if it has repeats.
+    Each kept document takes about 100 bytes in its task.  A batch costs three round trips, and one more if it
+    has repeats.
 
     :param seen: a filter made by `from_url`, since tasks are other processes; its capacity is twice the
         number of different documents.
@@ -92,11 +92,8 @@ class SeenFilter(BaseFilter):
         """
         keys = [self._key(document) for document in batch]
         answers = [
-            key is None and self._without_key(document) for key, document in zip(keys, batch, strict=True)
+            key is None and (is_kept(self._missing, f"document {document.id}") or _WITHOUT_KEY)
+            for key, document in zip(keys, batch, strict=True)
         ]
         kept = iter(self._kept.mask([key for key in keys if key is not None]))
         return [answer or next(kept) or _SEEN for answer in answers]
-
-    def _without_key(self, document: Any) -> bool | tuple[bool, str]:
-        """Return the answer for a document without a key."""
-        return is_kept(self._missing, f"document {document.id}") or _WITHOUT_KEY
