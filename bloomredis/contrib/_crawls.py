@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -19,7 +20,9 @@ from scrapy.utils.job import job_dir
 from scrapy.utils.request import request_from_dict
 
 import bloomredis
-from bloomredis.contrib._patience import PATIENCE, PAUSE
+from bloomredis.contrib._outages import PATIENCE, PAUSE
+
+T = TypeVar("T")
 
 UNAVAILABLE: Final = "bloomredis_unavailable"
 """The finish reason of a crawl that ends because its filter does not answer."""
@@ -83,7 +86,7 @@ class Failures:
             self._is_met = False
 
     def pause(self, error: bloomredis.BloomError) -> float | None:
-        """Return the seconds until the failed call is retried; None to give up.
+        """Return the seconds until the failed call is retried; None to give up, which may close the spider.
 
         All calls share one waiting time, which begins with the first error.
         """
@@ -93,10 +96,31 @@ class Failures:
             if error.transient and self._patience:
                 _log.warning("the crawl waits for its filter up to %g s: %s", self._patience, error)
         if self.is_closing or now - self._since >= self._patience or not error.transient:
+            self._give_up(error)
             return None
         return PAUSE
 
-    def meet(self, error: Exception) -> None:
+    async def patiently(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Return the result of a call, which is retried while the filter does not answer; None to give up.
+
+        :raises ClaimLostError: the call says so.
+        """
+        while True:
+            begun = time.monotonic()
+            try:
+                found = await call()
+            except bloomredis.ClaimLostError:
+                self.succeed(begun)
+                raise
+            except bloomredis.BloomError as error:
+                if (pause := self.pause(error)) is None:
+                    return None
+                await asyncio.sleep(pause)
+            else:
+                self.succeed(begun)
+                return found
+
+    def _give_up(self, error: Exception) -> None:
         """Close the spider, unless the settings tell it to continue."""
         self._crawler.stats.inc_value("bloomredis/errors")
         if self._is_met or self.is_closing:
@@ -216,13 +240,7 @@ class Marks:
         for batch in self._batches:
             batch.made.update(items)
 
-    def goes_on(
-        self,
-        request: Any,
-        item: str,
-        is_new: bool | None,  # noqa: FBT001 - an answer
-        token: str | None,
-    ) -> bool:
+    def goes_on(self, request: Any, item: str, is_new: bool | None, token: str | None) -> bool:  # noqa: FBT001 - an answer
         """Return whether a request is to be made.
 
         Without an answer it is made once in this process.  If the spider is being closed, it is left to the
@@ -314,10 +332,7 @@ class Batch:
         if getattr(error, "final", False):
             self._take([True])
             return 0.0
-        pause = self._marks.failures.pause(error)
-        if pause is None:
-            self._marks.failures.meet(error)
-        return pause
+        return self._marks.failures.pause(error)
 
     def new(self) -> list[Any]:
         """Return the requests that are to be made."""

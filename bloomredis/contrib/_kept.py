@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bloomredis import ClaimLostError
-from bloomredis.contrib._patience import patiently
+from bloomredis.contrib._outages import patiently
 
 
 class Kept:
@@ -15,12 +15,10 @@ class Kept:
     The part claims an item under its own name, adds a mark that it keeps the item, and commits the item.  If
     a run is killed, the next run of the part finds its claims by their owner and its commits by the marks.
 
-    Each kept item is two items of the filter.  A batch costs three round trips, and one more if it has
-    repeats.
+    Each kept item is two items of the filter.
 
     :param owner: the name of the part, which includes the name of its job.
-    :param lease: if the part dies before it has committed an item, another part may take the item after so
-        many seconds.  If the part is run again later than that, both may keep it.
+    :param lease: as of `KeptRows` and `SeenFilter`.
     """
 
     def __init__(self, seen: Any, owner: str, lease: float) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from bloomredis import BloomError, FilterLostError
 from bloomredis.contrib._flavours import at_once, awaited, require_async, require_sync
-from bloomredis.contrib._warnings import Warnings
+from bloomredis.contrib._outages import Warnings
 
 __all__ = ["guard", "load", "load_asyncio"]
 
@@ -25,8 +25,6 @@ LOADED: Final = "bloomredis:guard:loaded"
 The version of the filter follows it: if a lost shard was made again, the marker of before is worth nothing,
 although another shard still has it.
 """
-UNGUARDED: Final = "the database is not guarded by %r: %s"
-INCOMPLETE: Final = "a load is at work, or has died before its end; then call load() again"
 
 
 def guard(
@@ -192,7 +190,7 @@ class _Guard:
         """Return whether a call reaches the function; warn if it does because the marker is missing."""
         if all(marked) and (there or not marked or opened.markers == [_present(opened.filter, self._marker)]):
             return there  # an absent item only if the object has not gone on after a loss meanwhile
-        self._warn(INCOMPLETE)
+        self._warn("a load is at work, or has died before its end; then call load() again")
         return True
 
     def _at_present(self) -> _Opened:
@@ -212,7 +210,7 @@ class _Guard:
         self._opened = None
 
     def _warn(self, reason: BloomError | str) -> None:
-        self._warnings.warn(UNGUARDED, self._seen.name, reason)
+        self._warnings.warn("the database is not guarded by %r: %s", self._seen.name, reason)
 
 
 def _answer(missing: Any) -> Any:

@@ -10,10 +10,9 @@ from typing import Any
 
 from bloomredis import BloomError
 from bloomredis.contrib import missing
-from bloomredis.contrib._flavours import require_async
+from bloomredis.contrib._flavours import awaited, require_async
 from bloomredis.contrib._items import Missing, checked, is_kept, item_of
-from bloomredis.contrib._patience import PAUSE
-from bloomredis.contrib._warnings import Warnings
+from bloomredis.contrib._outages import PAUSE, Warnings
 
 try:
     from faststream import BaseMiddleware
@@ -24,6 +23,8 @@ except ImportError as error:
     raise missing("faststream", "FastStream") from error
 
 __all__ = ["Once"]
+
+Call = Callable[..., Awaitable[Any]]
 
 
 class Once:
@@ -79,7 +80,7 @@ class Once:
 
     def __call__(self, msg: Any, /, *, context: Any) -> BaseMiddleware:
         """Return the middleware of one message."""
-        return _Once(msg, context=context, claim=self._claim, reply=self._reply)
+        return _Once(msg, context=context, calls=(self._claim, self._reply))
 
     def _name(self, subscriber: Any) -> str:
         """Return the name of a subscriber; raise `ValueError` if another one has it, and so its items."""
@@ -92,7 +93,7 @@ class Once:
 
     async def _claim(self, message: Any, subscriber: Any) -> Any:
         """Return the claim on the item of a message, once this consumer holds it; None if it is done."""
-        key = await _awaited(self._key(message))
+        key = await awaited(self._key(message))
         if key is None:
             return nullcontext() if is_kept(self._missing, f"message {message.message_id}") else None
         item = key if self._bare else item_of(self._name(subscriber), key, bare=False)
@@ -111,24 +112,15 @@ class Once:
 
     async def _reply(self, message: Any) -> Any:
         """Return the reply to a message that is done."""
-        return None if self._on_done is None else await _awaited(self._on_done(message))
+        return None if self._on_done is None else await awaited(self._on_done(message))
 
 
 class _Once(BaseMiddleware):
     """The middleware of one message."""
 
-    def __init__(
-        self,
-        msg: Any,
-        /,
-        *,
-        context: Any,
-        claim: Callable[[Any, Any], Awaitable[Any]],
-        reply: Callable[[Any], Awaitable[Any]],
-    ) -> None:
+    def __init__(self, msg: Any, /, *, context: Any, calls: tuple[Call, Call]) -> None:
         super().__init__(msg, context=context)
-        self._claim = claim
-        self._reply = reply
+        self._claim, self._reply = calls
         self._held: Any = None
         self._done: Any = None  # the message, if it is done already
         self._error: BaseException | None = None
@@ -171,8 +163,3 @@ class _Once(BaseMiddleware):
         elif self._done is not None and exc_val is None:
             await self._done.ack()  # with AckPolicy.MANUAL nobody else does
         return False
-
-
-async def _awaited(value: Any) -> Any:
-    """Return a value, or that of an awaitable."""
-    return await value if inspect.isawaitable(value) else value

@@ -11,7 +11,7 @@ from typing import Any, Final
 from bloomredis import BloomError, CallEvent, FilterInfo, FilterLostError
 from bloomredis.contrib import missing
 from bloomredis.contrib._flavours import require_sync
-from bloomredis.contrib._warnings import Warnings
+from bloomredis.contrib._outages import Warnings
 
 try:
     import prometheus_client as client

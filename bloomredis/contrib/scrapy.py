@@ -25,6 +25,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final, Self
 from weakref import WeakKeyDictionary
 
@@ -34,7 +35,8 @@ from redis.backoff import NoBackoff
 
 import bloomredis.asyncio
 from bloomredis.contrib import missing
-from bloomredis.contrib._patience import PAUSE
+from bloomredis.contrib._flavours import at_once, awaited
+from bloomredis.contrib._outages import PAUSE
 
 try:
     from scrapy import Request, signals
@@ -54,7 +56,6 @@ LARGEST: Final = 1000
 REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
 CLAIM: Final = "bloomredis_claim"
 """The key in a request's meta that is true if its page is to be claimed."""
-UNMARKED: Final = "%d requests were made and stay unmarked in the filter: %s"
 
 _log = logging.getLogger("bloomredis")
 
@@ -103,7 +104,20 @@ def _fingerprints(crawler: Any) -> Callable[[Any], str]:
     return made
 
 
-class DupeFilter(BaseDupeFilter):
+class _OfCrawler:
+    """A component that Scrapy makes for a crawl."""
+
+    def __init__(self, crawler: Any) -> None:
+        self._crawler = crawler
+        self._stats = crawler.stats
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Self:
+        """Return the component of a crawl."""
+        return cls(crawler)
+
+
+class DupeFilter(_OfCrawler, BaseDupeFilter):
     """A dupefilter that all spiders with the same filter share, also in the scheduler of scrapy-redis.
 
     Exactly one spider makes a request, at the cost of one round trip.  While the server does not answer,
@@ -112,16 +126,11 @@ class DupeFilter(BaseDupeFilter):
     """
 
     def __init__(self, crawler: Any) -> None:
-        self._crawler = crawler
+        super().__init__(crawler)
         self._marks = Marks(crawler, "DupeFilter", _fingerprints(crawler))
         self._lists: set[str] = set()  # items of requests for sitemaps and the like, in this crawl
         self.seen = _filter(crawler, bloomredis, "BLOOMREDIS_NAME", "%(spider)s:seen")
         crawler.signals.connect(self._resume, signals.spider_opened)
-
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> Self:
-        """Return the dupefilter of a crawl."""
-        return cls(crawler)
 
     @classmethod
     def from_spider(cls, spider: Any) -> Self:
@@ -154,11 +163,7 @@ class DupeFilter(BaseDupeFilter):
 
     def close(self, reason: str) -> None:  # noqa: ARG002 - as Scrapy calls it
         """Mark the requests that were made unmarked, if the filter answers by now."""
-        passed = list(self._marks.passed)
-        try:
-            self.seen.add_many(passed)
-        except bloomredis.BloomError as error:
-            _log.warning(UNMARKED, len(passed), error)
+        at_once(_mark(self.seen, list(self._marks.passed)))
 
     def clear(self) -> None:
         """Forget all requests of all spiders; scrapy-redis calls this when it empties its queue."""
@@ -167,10 +172,10 @@ class DupeFilter(BaseDupeFilter):
     def log(self, request: Any, spider: Any) -> None:
         """Count a request that was not made."""
         _log.debug("filtered duplicate request: %s", request, extra={"spider": spider})
-        self._crawler.stats.inc_value("dupefilter/filtered")
+        self._stats.inc_value("dupefilter/filtered")
 
 
-class BatchDedupe:
+class BatchDedupe(_OfCrawler):
     """A spider middleware that asks about all requests of a callback together, while the reactor continues.
 
     A page with 100 links costs one round trip.  New requests are passed on with `dont_filter=True`; requests
@@ -180,17 +185,11 @@ class BatchDedupe:
 
     def __init__(self, crawler: Any) -> None:
         _check_reactor(self)
-        self._crawler = crawler
-        self._stats = crawler.stats
+        super().__init__(crawler)
         self._marks = Marks(crawler, "BatchDedupe", _fingerprints(crawler))
         self._untaken: list[deque[Any]] = []  # requests that Scrapy has yet to take
         self.seen = _filter(crawler, bloomredis.asyncio, "BLOOMREDIS_NAME", "%(spider)s:seen")
         crawler.signals.connect(self._close, signals.spider_closed)
-
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> Self:
-        """Return the middleware of a crawl."""
-        return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield the new start requests of a crawl, one by one."""
@@ -298,12 +297,12 @@ async def _answer(batch: Batch, seen: Any) -> None:
 async def _mark(seen: Any, items: list[str]) -> None:
     """Mark requests that were made unmarked, at the end of a crawl, if the filter answers by now."""
     try:
-        await seen.add_many(items)
+        await awaited(seen.add_many(items))
     except bloomredis.BloomError as error:
-        _log.warning(UNMARKED, len(items), error)
+        _log.warning("%d requests were made and stay unmarked in the filter: %s", len(items), error)
 
 
-class ClaimWhileDownloading:
+class ClaimWhileDownloading(_OfCrawler):
     """A downloader middleware that claims a page while it is downloaded, and marks it after that.
 
     Its place is 620 in DOWNLOADER_MIDDLEWARES, between cookies and redirects.
@@ -322,9 +321,8 @@ class ClaimWhileDownloading:
 
     def __init__(self, crawler: Any) -> None:
         _check_reactor(self)
-        self._crawler = crawler
+        super().__init__(crawler)
         settings = crawler.settings
-        self._stats = crawler.stats
         self._item = _fingerprints(crawler)
         self._failures = Failures(crawler)
         self._lease = settings.getfloat("BLOOMREDIS_LEASE", 30.0)
@@ -336,11 +334,6 @@ class ClaimWhileDownloading:
         self.fetched = _filter(crawler, bloomredis.asyncio, "BLOOMREDIS_CLAIMS_NAME", "%(spider)s:fetched")
         crawler.signals.connect(self._choose, signals.request_scheduled)
         crawler.signals.connect(self._close, signals.spider_closed)
-
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> Self:
-        """Return the middleware of a crawl."""
-        return cls(crawler)
 
     def _choose(self, request: Any) -> None:
         """Let a scheduled request be claimed, also when a copy of it with `dont_filter` is scheduled later.
@@ -355,7 +348,7 @@ class ClaimWhileDownloading:
         if not request.meta.get(CLAIM):
             return None
         item = self._item(request)
-        claim = await self._claim(item)
+        claim = await self._failures.patiently(partial(self._claim, item))
         if claim is None and self._failures.is_closing:
             return request.replace(dont_filter=True)
         if claim is None:
@@ -370,21 +363,10 @@ class ClaimWhileDownloading:
         return request.replace(dont_filter=True, priority=request.priority - 1)
 
     async def _claim(self, item: str) -> Any:
-        """Return a claim; None if the filter does not answer."""
-        while True:
-            begun = time.monotonic()
-            try:
-                if self._unmarked:
-                    await self._mark()
-                claim = await self.fetched.claim(item, lease=self._lease)
-            except bloomredis.BloomError as error:
-                if (pause := self._failures.pause(error)) is None:
-                    self._failures.meet(error)
-                    return None
-                await asyncio.sleep(pause)
-            else:
-                self._failures.succeed(begun)
-                return claim
+        """Return a claim, once the pages that were downloaded without one are marked."""
+        if self._unmarked:
+            await self._mark()
+        return await self.fetched.claim(item, lease=self._lease)
 
     async def _mark(self) -> None:
         """Mark the pages that were downloaded without a claim."""
@@ -425,24 +407,13 @@ class ClaimWhileDownloading:
         if claim is None:
             (self._unmarked.add if is_final else self._unclaimed.discard)(item)
             return
-        while True:
-            begun = time.monotonic()
-            try:
-                await (claim.commit() if is_final else claim.release())
-            except bloomredis.ClaimLostError:
-                self._failures.succeed(begun)
-                self._stats.inc_value("bloomredis/lost")
-                return
-            except bloomredis.BloomError as error:
-                if (pause := self._failures.pause(error)) is None:
-                    self._failures.meet(error)
-                    if is_final:
-                        self._unclaimed.add(item)
-                        self._unmarked.add(item)
-                    return
-                await asyncio.sleep(pause)
-            else:
-                self._failures.succeed(begun)
-                if is_final:
-                    self._marked.add(item)
-                return
+        try:
+            await self._failures.patiently(claim.commit if is_final else claim.release)
+        except bloomredis.ClaimLostError:
+            self._stats.inc_value("bloomredis/lost")
+            return
+        if is_final and claim.state == "done":
+            self._marked.add(item)
+        elif is_final:
+            self._unclaimed.add(item)
+            self._unmarked.add(item)
