@@ -13,7 +13,7 @@ PACKAGE: Final = Path(bloomredis.__file__).parent
 FOLDERS: Final = ("operations", "stored", "drivers", "protocol")
 
 BOUNDED: Final = {
-    "drivers/aio.py drive": "it runs an operation, which ends by itself",
+    "drivers/aio_running.py drive": "it runs an operation, which ends by itself",
     "protocol/gather.py gather": "the same",
     "operations/claims/patience.py retry_patiently": "a limit of time and the lease, with pauses",
     "protocol/cluster.py _deliver": "a limit of time and of losses, with pauses",

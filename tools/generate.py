@@ -42,9 +42,9 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "AsyncDeduping": "Deduping",
         "__aenter__": "__enter__",
         "__aexit__": "__exit__",
-        "aio": "sync",
         "aio_claiming": "claiming",
         "aio_lifecycle": "lifecycle",
+        "aio_running": "running",
         "async_batches": "batches",
     },
     "aio_kinds.py": {
@@ -57,9 +57,17 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "AsyncClient": "SyncClient",
         "AsyncDriven": "Driven",
         "AsyncIterator": "Iterator",
-        "aio": "sync",
+        "aio_running": "running",
     },
     "aio_queueing.py": {"AsyncDriven": "Driven"},
+    "aio_running.py": {
+        "AsyncDirectClient": "DirectClient",
+        "AsyncTransport": "SyncTransport",
+        "aio": "sync",
+        "anext": "next",
+        "asyncio": "time",
+        "close_free_async": "close_free",
+    },
 }
 """For each source the names to replace."""
 

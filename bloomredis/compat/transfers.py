@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from bloomredis.compat.guava import Guava, read_guava, write_guava
 from bloomredis.compat.redisbloom import read_redisbloom
-from bloomredis.drivers import aio, aio_kinds, kinds, sync
+from bloomredis.drivers import aio_kinds, aio_running, kinds, running
 from bloomredis.drivers.binding import is_asyncio
 from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
 from bloomredis.protocol.steps import Op
@@ -89,10 +89,10 @@ def _filters(client: Any) -> Any:
 
 def _run(client: Any, operation: Op[object], answer: T) -> T | Coroutine[Any, Any, T]:
     async def later() -> T:
-        await aio.drive(client, operation)
+        await aio_running.drive(client, operation)
         return answer
 
     if is_asyncio(client):
         return later()
-    sync.drive(client, operation)
+    running.drive(client, operation)
     return answer

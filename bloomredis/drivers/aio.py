@@ -1,76 +1,19 @@
-"""The driver for asyncio clients: it executes the steps of operations."""
+"""The driver for asyncio clients: threads, and acts on a cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.drivers.connections import replaced
-from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport
-from bloomredis.drivers.connections.sending import send_call, send_calls
 from bloomredis.errors import BloomError
-from bloomredis.protocol import cluster, forks, steps
-from bloomredis.protocol.gather import told_mark
-from bloomredis.protocol.metering import of_task
-from bloomredis.protocol.steps import Call
+from bloomredis.protocol import cluster, steps
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-
-async def drive(
-    client: AsyncTransport,
-    operation: Generator[S, Any, T],
-    execute: Callable[[Any, S], Awaitable[object]] | None = None,
-) -> T:
-    """Execute an operation's steps, and return its answer.
-
-    A cancellation is raised again if the client swallows it.  Up to Python 3.11 `asyncio.wait_for`, with
-    which redis-py sends, may return its result or raise its error instead of a cancellation.  And if a
-    coroutine is closed after its loop, the client's disconnect raises an error of its own.  In both cases
-    the operation would go on although its caller has gone.
-
-    :param execute: executes one step, and returns its answer; None for steps of the type `steps.Step`.
-    :raises RuntimeError: no loop of asyncio is running, and the coroutine is not being closed.
-    """
-    forks.detect_fork()
-    call = client.call if execute is None and type(client) is AsyncDirectClient else None
-    run: Callable[[Any, Any], Awaitable[object]] = execute or execute_step
-    if (meter := of_task.get()) is not None:
-        call, run = None, meter.counting_task(run)
-    loop = _loop_of_call()
-    task = asyncio.current_task(loop) if loop else None
-    cancelled = task.cancelling() if task else 0
-    try:
-        step = next(operation)
-        while True:
-            try:
-                if call is not None and isinstance(step, Call):
-                    reply: object = await call(step)
-                else:
-                    reply = await run(client, step)
-            except Exception as error:
-                _raise_if_loop_gone(loop, error)
-                if task and task.cancelling() > cancelled:
-                    raise asyncio.CancelledError from error
-                await replaced.close_free_async(client, (error,))
-                step = operation.throw(error)
-            else:
-                if task and task.cancelling() > cancelled:
-                    raise asyncio.CancelledError
-                step = operation.send(reply)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    except BaseException as error:
-        operation.close()  # or the operation notices the interruption only when it is collected
-        told = told_mark(error)
-        told[0] = True  # the last step, so that nothing can come between the mark and the caller
-        raise
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -84,7 +27,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
         ) from None
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def current_loop() -> asyncio.AbstractEventLoop | None:
     """Return the running loop: None, or another loop, for a coroutine closed after the end of its loop."""
     try:
         return asyncio.get_running_loop()
@@ -92,70 +35,19 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _loop_of_call() -> asyncio.AbstractEventLoop | None:
+def loop_of_call() -> asyncio.AbstractEventLoop | None:
     """Return the running loop; None for a coroutine that is closed after the end of its loop."""
-    loop = _running_loop()
+    loop = current_loop()
     return loop if loop or isinstance(sys.exception(), GeneratorExit) else running_loop()
 
 
-def _raise_if_loop_gone(loop: asyncio.AbstractEventLoop | None, error: Exception) -> None:
+def raise_if_loop_gone(loop: asyncio.AbstractEventLoop | None, error: Exception) -> None:
     """Raise `GeneratorExit` if the coroutine's loop has ended; the client's error only follows from that."""
-    if loop is None or _running_loop() is not loop:
+    if loop is None or current_loop() is not loop:
         raise GeneratorExit from error
 
 
-def execute_step(client: Any, step: steps.Step) -> Coroutine[Any, Any, object]:
-    """Execute a step; return a coroutine for its answer."""
-    if isinstance(step, Call):
-        return _make(client, step)
-    if isinstance(step, steps.Many):
-        return _make_all(client, step.calls)
-    if isinstance(step, steps.Ask):
-        raise TypeError(f"{step} is for a driver that shares requests")
-    return _here(step)
-
-
-def _make(client: AsyncTransport, call: Call) -> Coroutine[Any, Any, steps.Reply]:
-    """Make a call on a client's server or cluster."""
-    if type(client) is AsyncDirectClient:
-        return client.call(call)
-    if cluster.is_cluster(type(client)):
-        return drive(client, cluster.make(client, call), _act)
-    return send_call(client, call)
-
-
-async def _make_all(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
-    """Make calls in one round trip; return the answer or the error of each."""
-    (outcome,) = await _at_once([_together(client, calls)])
-    outcomes: list[steps.Reply] = [outcome] * len(calls) if isinstance(outcome, Exception) else outcome
-    await replaced.close_free_async(client, outcomes)
-    return outcomes
-
-
-async def _together(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
-    """Make calls in one round trip; return the answer or the error of each, or raise an error of all."""
-    if len(calls) == 1:
-        return [await _make(client, calls[0])]
-    if type(client) is AsyncDirectClient:
-        return await client.together(calls)
-    if cluster.is_cluster(type(client)):
-        return await drive(client, cluster.run(client, calls), _act)
-    return steps.parted(calls, await send_calls(client, calls))
-
-
-async def _here(step: steps.LocalStep) -> object:
-    if isinstance(step, steps.Sleep):
-        await asyncio.sleep(step.seconds)
-        return None
-    if isinstance(step, steps.Compute):
-        return await _in_thread(step.function)
-    batch = await anext(step.source, None)
-    if batch and step.take:
-        await _in_thread(partial(step.take, batch))
-    return batch
-
-
-def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     """Begin a computation in a thread of the loop's executor."""
     try:
         return asyncio.get_running_loop().run_in_executor(None, function)
@@ -167,13 +59,14 @@ def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         ) from error
 
 
-async def _at_once(calls: Sequence[Awaitable[T]]) -> list[T | Exception]:
+async def at_once(calls: Sequence[Awaitable[T]]) -> list[T | Exception]:
+    """Make calls at the same time; return the answer or the error of each."""
     if len(calls) == 1:  # saves a task
-        loop = _running_loop()
+        loop = current_loop()
         try:
             return [await calls[0]]
         except Exception as error:
-            _raise_if_loop_gone(loop, error)
+            raise_if_loop_gone(loop, error)
             return [error]
     answers: list[T | Exception] = []
     for answer in await asyncio.gather(*calls, return_exceptions=True):
@@ -191,14 +84,14 @@ def _cancelled() -> ConnectionError:
     return ConnectionError("the task that waited for the reply was cancelled")
 
 
-async def _act(client: Any, act: cluster.Act) -> object:
+async def perform(client: Any, act: cluster.Act) -> object:
     """Perform an act on a cluster."""
     if isinstance(act, cluster.Send):
         return await _send_to_node(act)
     if isinstance(act, cluster.SendAll):
-        return await _at_once([_send_to_node(send_step) for send_step in act.sends])
+        return await at_once([_send_to_node(send_step) for send_step in act.sends])
     if isinstance(act, steps.Sleep | cluster.RefreshSlot | cluster.RefreshMap):
-        await (_here(act) if isinstance(act, steps.Sleep) else _refresh(client, act))
+        await (asyncio.sleep(act.seconds) if isinstance(act, steps.Sleep) else _refresh(client, act))
         return None
     await client.initialize()  # reads the slot map if that is still missing
     if isinstance(act, cluster.NodeAt):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
-from bloomredis.drivers.aio import drive
 from bloomredis.drivers.aio_claiming import Claimer
 from bloomredis.drivers.aio_lifecycle import Portable
+from bloomredis.drivers.aio_running import drive
 from bloomredis.drivers.batches import async_batches
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClient

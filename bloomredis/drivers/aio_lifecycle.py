@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from bloomredis import arguments
 from bloomredis.bits.encoding import number_of
-from bloomredis.drivers.aio import drive
+from bloomredis.drivers.aio_running import drive
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.driven import AsyncDriven

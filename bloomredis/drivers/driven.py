@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bloomredis.drivers import aio, sync
+from bloomredis.drivers import aio_running, running
 from bloomredis.drivers.binding import Bound, OfClient
 from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
 from bloomredis.drivers.connections.direct import connect_direct, reads_at_once
@@ -34,12 +34,12 @@ class Driven(Bound[SyncClient]):
         self._contains = partial(operations.contains, by_reading=reads_at_once(client))
 
     def _run(self, operation: Op[T]) -> T:
-        return sync.drive(self._transport, operation)
+        return running.drive(self._transport, operation)
 
     _run_claims = _run
 
     def _answer(self, request: ClaimRequest) -> ClaimState:
-        return sync.drive(self._transport, self._operations.answer_one(request))
+        return running.drive(self._transport, self._operations.answer_one(request))
 
 
 class AsyncDriven(Bound[AsyncClient]):
@@ -63,7 +63,7 @@ class AsyncDriven(Bound[AsyncClient]):
         self._requests = Tasks(self.name, client, operations.attempt_shared)
 
     def _run(self, operation: Op[T]) -> Coroutine[Any, Any, T]:
-        return aio.drive(self._transport, operation)
+        return aio_running.drive(self._transport, operation)
 
     async def _run_claims(self, operation: Op[T]) -> T:
         """Run an operation on many claims, after the shared requests of callers that are gone."""
@@ -82,11 +82,11 @@ class AsyncDriven(Bound[AsyncClient]):
                 sender.abandon(call)
                 raise
         answered = self._operations.answer_one(request, shares=True)
-        return await aio.drive(self._transport, answered, self._execute)
+        return await aio_running.drive(self._transport, answered, self._execute)
 
     def _execute(self, client: Any, step: Step) -> Coroutine[Any, Any, object]:
         """Execute a step; a request shares its call with those of other tasks."""
         if isinstance(step, Ask):
             request: ClaimRequest = step.request
             return self._requests.wait(request, self._operations.attempt_one, request)
-        return aio.execute_step(client, step)
+        return aio_running.execute_step(client, step)

@@ -15,7 +15,7 @@ from bloomredis.drivers.connections.clients import SyncClient
 from bloomredis.drivers.deduping import Deduping
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed
-from bloomredis.drivers.sync import drive
+from bloomredis.drivers.running import drive
 from bloomredis.later import later
 from bloomredis.operations.codec import WorkItem
 from bloomredis.operations.options import CommonParameters, I

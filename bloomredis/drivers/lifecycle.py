@@ -15,7 +15,7 @@ from bloomredis.drivers.connections.clients import SyncClient
 from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.merging import check_same_class, share_node
 from bloomredis.drivers.observing import observed
-from bloomredis.drivers.sync import drive
+from bloomredis.drivers.running import drive
 from bloomredis.later import later
 from bloomredis.operations.options import File, I, Progress
 

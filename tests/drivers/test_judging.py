@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import MaxConnectionsError, MovedError, NoScriptError, TryAgainError
 from redis.retry import Retry
 
-from bloomredis.drivers import aio, sync
+from bloomredis.drivers import aio_running, running
 from bloomredis.drivers.connections.direct import AsyncDirectClient, DirectClient
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import scripts
@@ -248,9 +248,9 @@ def judged(way: str, driver: str, outcomes: Sequence[Any], count: int = 1) -> li
     operation = gather([asked(call) for call in calls])
 
     async def drive() -> Any:
-        return await aio.drive(await WAYS[way][1](script), operation)
+        return await aio_running.drive(await WAYS[way][1](script), operation)
 
-    results = sync.drive(WAYS[way][0](script), operation) if driver == "sync" else asyncio.run(drive())
+    results = running.drive(WAYS[way][0](script), operation) if driver == "sync" else asyncio.run(drive())
     assert script.left == []
     for call, result in zip(calls, results, strict=True):
         _check_error(judge(call, result), result)

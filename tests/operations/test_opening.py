@@ -16,7 +16,7 @@ from bloomredis import (
     ScalingBloomFilter,
     ShardedBloomFilter,
 )
-from bloomredis.drivers.sync import drive
+from bloomredis.drivers.running import drive
 from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations

@@ -24,7 +24,7 @@ from bloomredis import (
     OutcomeUnknownError,
     RotatingBloomFilter,
 )
-from bloomredis.drivers import sync
+from bloomredis.drivers import running
 from bloomredis.stored import planning
 from bloomredis.stored.layers.record import MOST_WIDTH, RotatingRecord
 from tests.support.losing import LosingClient
@@ -337,7 +337,7 @@ def test_short_slices_that_are_stored_are_opened(any_client: redis.Redis, bloom:
     stored: Any = make(any_client)._operations
     stored = stored.stored
     stored.new, stored._wanted = short, short.parameters
-    sync.drive(any_client, stored.open())
+    running.drive(any_client, stored.open())
     assert bloom.open(any_client, "seen", kind=KIND).add("a")
 
 

@@ -9,7 +9,8 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
-from bloomredis.drivers.aio import drive, running_loop
+from bloomredis.drivers.aio import running_loop
+from bloomredis.drivers.aio_running import drive
 from bloomredis.drivers.connections.direct import AsyncTransport
 from bloomredis.drivers.sharing.batch import (
     BATCHES,

@@ -20,7 +20,7 @@ from bloomredis import (
     FilterNotFoundError,
     ShardedBloomFilter,
 )
-from bloomredis.drivers import sync
+from bloomredis.drivers import running
 from bloomredis.stored.shards import record as shard_record
 from tests.support.clock import Clock
 from tests.support.dying import Died, MortalClient
@@ -349,14 +349,14 @@ def test_a_delete_beside_a_client_that_makes_the_filter(proxy: Proxy, server: Se
             break
     other: Any = ShardedBloomFilter(client, "seen", **OPTIONS)
     maker = other._operations.stored
-    found = sync.drive(client, maker.look())
+    found = running.drive(client, maker.look())
     shards = maker.shards_of(found.record)
 
     def settle() -> None:
         for shard in shards:
-            seen = sync.drive(client, shard.seen())
+            seen = running.drive(client, shard.seen())
             assert seen.is_being_made
-            assert sync.drive(client, shard.settle(seen, 0))
+            assert running.drive(client, shard.settle(seen, 0))
 
     proxy.plan("delete", after(settle, passed))
     assert ShardedBloomFilter(proxy.client(), "seen", **OPTIONS).delete()

@@ -12,7 +12,7 @@ import redis
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ShardedBloomFilter
-from bloomredis.drivers.aio import drive
+from bloomredis.drivers.aio_running import drive
 from bloomredis.drivers.sharing.batch import MOST_ITEMS
 from tests.support.proxy import Held, Proxy, passed
 from tests.support.values import for_each
