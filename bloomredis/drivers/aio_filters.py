@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.arrays import NDArray, np
 from bloomredis.drivers.aio_claiming import Claimer
+from bloomredis.drivers.aio_deduping import Deduping
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.aio_running import drive
 from bloomredis.drivers.batches import async_batches
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClient
-from bloomredis.drivers.deduping import AsyncDeduping
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks
@@ -30,7 +30,7 @@ else:
     whole_info, loading = later("bloomredis.operations.whole", "info", "loading")
 
 
-class Filter(Claimer[I], Portable[I], AsyncDeduping):
+class Filter(Claimer[I], Portable[I], Deduping):
     """The methods that every filter class has."""
 
     # asyncio:

@@ -43,14 +43,6 @@ def batches(
     raise failed
 
 
-def numbered(batches: Iterable[list[T]]) -> Iterator[tuple[list[T], int]]:
-    """Yield each batch with the number of items before it."""
-    rows = 0
-    for batch in batches:
-        yield batch, rows
-        rows += len(batch)
-
-
 def can_repeat_all(items: object, rows: int) -> bool:
     """Return whether a call can be repeated with all items: no batch succeeded, and they can be reread."""
     return not rows and not isinstance(items, Iterator | AsyncIterable)

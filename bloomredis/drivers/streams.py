@@ -46,8 +46,11 @@ class Paced(Generic[T]):
         """Return the items that were read and are in no batch: none."""
         return []
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Do nothing: the source stays where it is."""
+
+    async def aclose(self) -> None:
+        """Do the same."""
 
     def __iter__(self) -> Iterator[list[T]]:
         return self._batches
