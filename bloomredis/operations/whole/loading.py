@@ -356,8 +356,8 @@ def counted(done: Callable[[], int]) -> Iterator[None]:
 
 def send_full(stored: Stored, membership: Membership, load: Load, *, ends: bool) -> Op[None]:
     """Send the batch whenever it is full; if the load `ends`, send all items."""
-    while True:
-        with OutcomeMatters(stored.name):
+    with OutcomeMatters(stored.name):
+        while True:
             if load.is_dense and load.waiting and not load.is_full:
                 yield from _read_layers(stored, load)
             if load.is_dense and load.waiting and not load.is_full:
