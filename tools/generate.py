@@ -60,11 +60,18 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "AsyncIterator": "Iterator",
         "aio_running": "running",
     },
+    "connections/aio_direct.py": {
+        "AsyncClient": "SyncClient",
+        "AsyncDirectClient": "DirectClient",
+        "AsyncPooled": "Pooled",
+        "AsyncTransport": "SyncTransport",
+    },
     "aio_queueing.py": {"AsyncDriven": "Driven"},
     "aio_running.py": {
         "AsyncDirectClient": "DirectClient",
         "AsyncTransport": "SyncTransport",
         "aio": "sync",
+        "aio_direct": "direct",
         "anext": "next",
         "asyncio": "time",
         "close_free_async": "close_free",

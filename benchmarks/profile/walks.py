@@ -38,7 +38,7 @@ TARGETS: Final = {
     "add": {"calls": 19, "files": 12},
     "asyncio add": {"calls": 28, "files": 14},
     "sharded add": {"calls": 31, "files": 16},
-    "load of 1,000": {"changes": 46},
+    "load of 1,000": {"changes": 47},  # 46 before the pools were a file of their own
     "claim": {"calls": 30},  # 28 before a claim was renewed by default
     "commit": {"calls": 28},
     "asyncio claim": {"calls": 42},

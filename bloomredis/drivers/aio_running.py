@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from bloomredis.drivers import aio
 from bloomredis.drivers.connections import replaced
-from bloomredis.drivers.connections.direct import AsyncDirectClient, AsyncTransport
+from bloomredis.drivers.connections.aio_direct import AsyncDirectClient, AsyncTransport
 from bloomredis.drivers.connections.sending import send_call, send_calls
 from bloomredis.protocol import cluster, forks, metering, steps
 from bloomredis.protocol.gather import told_mark

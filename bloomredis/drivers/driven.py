@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomredis.drivers import aio_running, running
 from bloomredis.drivers.binding import Bound, OfClient
+from bloomredis.drivers.connections.aio_direct import AsyncDirectClient
 from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
-from bloomredis.drivers.connections.direct import connect_direct, reads_at_once
+from bloomredis.drivers.connections.direct import DirectClient
+from bloomredis.drivers.connections.plain import is_asyncio, is_plain
+from bloomredis.drivers.connections.pooled import knows
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimState
@@ -21,6 +24,18 @@ from bloomredis.protocol.metering import of_task
 from bloomredis.protocol.steps import Ask, Op, Step
 
 T = TypeVar("T")
+
+
+def connect_direct(client: Any) -> Any:
+    """Return the transport of calls: a direct client if possible, else the client."""
+    if not (is_plain(client) and knows(client)):
+        return client
+    return AsyncDirectClient(client) if is_asyncio(client) else DirectClient(client)
+
+
+def reads_at_once(transport: object) -> bool:
+    """Return whether several commands over a transport cost hardly more than one."""
+    return isinstance(transport, DirectClient | AsyncDirectClient)
 
 
 class Driven(Bound[SyncClient]):

@@ -15,7 +15,8 @@ from redis.exceptions import MaxConnectionsError, MovedError, NoScriptError, Try
 from redis.retry import Retry
 
 from bloomredis.drivers import aio_running, running
-from bloomredis.drivers.connections.direct import AsyncDirectClient, DirectClient
+from bloomredis.drivers.connections.aio_direct import AsyncDirectClient
+from bloomredis.drivers.connections.direct import DirectClient
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import scripts
 from bloomredis.protocol.calls import ScriptCall, finish_call

@@ -30,7 +30,8 @@ from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError, ShardedBloomFilter
-from bloomredis.drivers.connections.direct import DirectClient, connect_direct
+from bloomredis.drivers.connections.direct import DirectClient
+from bloomredis.drivers.driven import connect_direct
 from tests.support.kept_calls import RENAMED
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent

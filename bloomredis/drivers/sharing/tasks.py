@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from bloomredis.drivers.aio import running_loop
 from bloomredis.drivers.aio_running import drive
-from bloomredis.drivers.connections.direct import AsyncTransport
+from bloomredis.drivers.connections.aio_direct import AsyncTransport
 from bloomredis.drivers.sharing.batch import (
     BATCHES,
     Asked,
