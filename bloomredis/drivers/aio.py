@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -37,8 +36,10 @@ def current_loop() -> asyncio.AbstractEventLoop | None:
 
 def loop_of_call() -> asyncio.AbstractEventLoop | None:
     """Return the running loop; None for a coroutine that is closed after the end of its loop."""
-    loop = current_loop()
-    return loop if loop or isinstance(sys.exception(), GeneratorExit) else running_loop()
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError as error:
+        return None if isinstance(error.__context__, GeneratorExit) else running_loop()
 
 
 def raise_if_loop_gone(loop: asyncio.AbstractEventLoop | None, error: Exception) -> None:

@@ -87,7 +87,8 @@ def detect_fork() -> None:
 
 def process() -> object:
     """Return an object that stands for this process; a forked child has another one."""
-    detect_fork()
+    if not _mark[0]:
+        detect_fork()
     return _processes[0]
 
 

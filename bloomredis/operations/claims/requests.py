@@ -30,7 +30,13 @@ class ClaimRequest:
     __slots__ = ("encoded", "error", "fills", "is_done", "lease", "options", "state", "verb")
 
     def __init__(
-        self, verb: Verb, state: ClaimState, options: ClaimOptions = ANY_OWNER, *, lease: int = 0
+        self,
+        verb: Verb,
+        state: ClaimState,
+        options: ClaimOptions = ANY_OWNER,
+        *,
+        lease: int = 0,
+        is_done: bool = False,
     ) -> None:
         self.verb = verb
         self.state = state
@@ -38,7 +44,7 @@ class ClaimRequest:
         self.options = options
         self.lease = lease
         self.error: Exception | None = None
-        self.is_done = self.fills = False
+        self.is_done, self.fills = is_done, False
 
     @property
     def group(self) -> Hashable:

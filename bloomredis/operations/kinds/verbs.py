@@ -111,7 +111,9 @@ class ItemOperations(ABC):
 
     def commit(self, state: ClaimState) -> ClaimRequest:
         """Return the request to add the item to the filter and end the claim, in one step."""
-        return self._end("commit", state, is_done=state.status == "done")
+        if not (is_done := state.status == "done"):
+            state.end()
+        return ClaimRequest("commit", state, is_done=is_done)
 
     def commit_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Commit claims in one round trip; return the state of each afterwards."""
@@ -119,7 +121,9 @@ class ItemOperations(ABC):
 
     def release(self, state: ClaimState) -> ClaimRequest:
         """Return the request to release the item."""
-        return self._end("release", state, is_done=state.status != "claimed")
+        if not (is_done := state.status != "claimed"):
+            state.end()
+        return ClaimRequest("release", state, is_done=is_done)
 
     def release_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
         """Release claims in one round trip; return the state of each afterwards."""
@@ -145,14 +149,6 @@ class ItemOperations(ABC):
     def claim_key(self, encoded: bytes) -> bytes:
         """Return the key of the claim on an item; the filter must be open."""
         return self.part_of(encoded).claims.key(encoded)
-
-    def _end(self, verb: Verb, state: ClaimState, *, is_done: bool) -> ClaimRequest:
-        """Return the request that ends a claim; there is nothing to do if it `is_done`."""
-        request = ClaimRequest(verb, state)
-        request.is_done = is_done
-        if not is_done:
-            state.end()
-        return request
 
     def _end_many(
         self,

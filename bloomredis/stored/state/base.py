@@ -307,7 +307,10 @@ class Stored(ABC):
             self.check_writable()
         anywhere = reads and replicas and self.notices_loss
         wait = None if reads else self.wait
-        own = self.unlimited(script, handle) if unlimited else self.variant(script, handle)
+        if unlimited:
+            own = self.unlimited(script, handle)
+        else:
+            own = handle.scripts.get((script.verb, script.form)) or self.variant(script, handle)
         return FilterCall(own, handle, keys, arguments, wait, reads=anywhere, again=again)
 
     def run(
