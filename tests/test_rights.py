@@ -48,12 +48,12 @@ class Watched:
     """An object or a class that records which of its names were used."""
 
     def __init__(self, target: Any, used: set[str]) -> None:
-        self._target = target
+        self.target = target
         self._used = used
 
     def __getattr__(self, name: str) -> Any:
         self._used.add(name)
-        return getattr(self._target, name)
+        return getattr(self.target, name)
 
 
 def public(*classes: type) -> set[str]:
@@ -118,7 +118,7 @@ def whole_api(client: Any) -> set[str]:
 def whole_claims(f: Any, claim: Any) -> None:
     """Use the remaining names of claims and columns."""
     assert (claim.is_own, claim.lost, claim.remaining) == (False, False, 0)
-    assert claim.from_token(f._target, claim.token).state == "done"
+    assert claim.from_token(f.target, claim.token).state == "done"
     held = f.claim_many(["r"], lease=9, owner="rank 1")
     assert f.extend_many(held, 20) == ["claimed"]
     assert f.release_many(held) == ["released"]
@@ -131,7 +131,7 @@ def whole_claims(f: Any, claim: Any) -> None:
 async def whole_claims_asyncio(f: Any, claim: Any) -> None:
     """Do the same with the asyncio classes."""
     assert (claim.is_own, claim.lost, claim.remaining) == (False, False, 0)
-    assert claim.from_token(f._target, claim.token).state == "done"
+    assert claim.from_token(f.target, claim.token).state == "done"
     held = await f.claim_many(["r"], lease=9, owner="rank 1")
     assert await f.extend_many(held, 20) == ["claimed"]
     assert await f.release_many(held) == ["released"]

@@ -63,7 +63,7 @@ def files_of(
     notice = cache(_note_cr)
 
     def lines(descriptor: int, name: str) -> Iterator[list[bytes]]:
-        text = _text(_chunks(descriptor, stop, advance, idle), name)
+        text = text_of(_chunks(descriptor, stop, advance, idle), name)
         return batches(text if keep_cr or end != b"\n" else without_cr(text, notice), end)
 
     with _progress(files, totals or {}, quiet=quiet) as advance:
@@ -81,7 +81,7 @@ def _note_cr() -> None:
     stderr.note("lines end in CR LF; the CR is left out, unless --keep-cr is given")
 
 
-def _text(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+def text_of(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield chunks without a byte order mark.
 
     Raises `ValueError` if the first one is the beginning of a compressed file, or of UTF-16.

@@ -17,7 +17,7 @@ from typer.models import OptionInfo
 
 def call(function: Callable[..., object], words: Sequence[str]) -> Callable[[], object] | None:
     """Return the call of a command's function that its words mean; None if typer must read them."""
-    options, arguments, given = _declared(function)
+    options, arguments, given = declared(function)
     rest, queue = [], list(reversed(words))
     try:
         while queue:
@@ -54,7 +54,7 @@ class _Declared(NamedTuple):
         given[self.name] = [*given.get(self.name, ()), read] if self.is_list else read
 
 
-def _declared(
+def declared(
     function: Callable[..., object],
 ) -> tuple[dict[str, _Declared], list[_Declared], dict[str, Any]]:
     """Return the options by their switches, the arguments, and the values of the environment."""

@@ -175,7 +175,7 @@ class _Guard:
             return True
 
     async def _ask(self, items: list[Any]) -> bool:
-        opened = self._at_present()
+        opened = self.at_present()
         if opened.markers is None:
             await awaited(opened.filter.contains_many(items))  # which opens it
             opened.markers = [_present(opened.filter, self._marker)]
@@ -193,7 +193,8 @@ class _Guard:
         self._warn("a load is at work, or has died before its end; then call load() again")
         return True
 
-    def _at_present(self) -> _Opened:
+    def at_present(self) -> _Opened:
+        """Return the opened filter; raise its loss if nobody has loaded it since."""
         if self._lost is not None:
             raise self._lost
         opened = self._opened

@@ -101,7 +101,7 @@ def directory() -> Traversable:
 
 def verbs() -> Iterable[str]:
     """Return the names of all scripts."""
-    return _sources().verbs.keys()
+    return sources().verbs.keys()
 
 
 def variants(verb: str) -> tuple[Variant, ...]:
@@ -144,7 +144,7 @@ class _Sources(NamedTuple):
 
 def assemble(verb: str, variant: Variant = ()) -> str:
     """Return the text of a script with its includes and pieces, indented as the lines that insert them."""
-    scripts, includes, pieces = _sources()
+    scripts, includes, pieces = sources()
     if verb not in scripts or variant not in variants(verb):
         raise FileNotFoundError(f"there is no script {verb!r} for the variant {variant}")
     files, names = (*variant, verb, COMMON), {name for _, name in pieces}
@@ -172,21 +172,21 @@ def assemble(verb: str, variant: Variant = ()) -> str:
 
 
 @cache
-def _sources() -> _Sources:
+def sources() -> _Sources:
     """Read all files; importlib imports a part of its own for that."""
     with unforked:
         return _read_sources()
 
 
 def _read_sources() -> _Sources:
-    sources = _Sources({}, {}, {})
+    made = _Sources({}, {}, {})
     for folder in directory().iterdir():
         for file in folder.iterdir() if folder.is_dir() else ():
             name, _, suffix = file.name.partition(".")
             if suffix == "lua":
                 text, *found = re.split(_PIECE, file.read_text("utf-8"))
                 pieces = zip(found[::2], found[1::2], strict=True)
-                sources.pieces.update({(name, piece): code for piece, code in pieces})
+                made.pieces.update({(name, piece): code for piece, code in pieces})
                 if folder.name != "pieces":
-                    (sources.includes if folder.name == "include" else sources.verbs)[name] = text
-    return sources
+                    (made.includes if folder.name == "include" else made.verbs)[name] = text
+    return made

@@ -228,5 +228,5 @@ def test_a_byte_order_mark(tmp_path: Path) -> None:
         printed("dedupe", tmp_path / "f", "-", tmp_path / "f", data=mark + b"b\n" + mark)
         == b"a\nb\n" + mark + b"\n"
     )
-    assert b"".join(inputs._text(iter([mark[:1], mark[1:2], mark[2:] + b"a"]), "x")) == b"a"
-    assert b"".join(inputs._text(iter([mark[:2]]), "x")) == mark[:2]
+    assert b"".join(inputs.text_of(iter([mark[:1], mark[1:2], mark[2:] + b"a"]), "x")) == b"a"
+    assert b"".join(inputs.text_of(iter([mark[:2]]), "x")) == mark[:2]

@@ -88,4 +88,4 @@ def test_a_status_that_is_no_error(any_server: Server) -> None:
 @for_each("name", COMMANDS)
 def test_it_reads_every_declaration(name: str) -> None:
     """No command has a declaration that this reader does not know."""
-    assert quick._declared(function_of(name))
+    assert quick.declared(function_of(name))

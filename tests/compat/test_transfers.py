@@ -19,6 +19,7 @@ from bloomredis import (
     compat,
 )
 from bloomredis.compat import from_guava, to_guava
+from tests.support.inside import inside
 from tests.support.losing import LosingClient
 from tests.support.servers import Server
 from tests.support.systems import Offsets
@@ -48,7 +49,7 @@ def test_guavas_bytes_come_in_and_go_out(bloom: Any, client: redis.Redis, system
     made = from_guava(client, "seen", data)
     assert all(made.contains_many(items[::2]))
     assert to_guava(made) == data
-    found: Any = made._operations.layout
+    found: Any = inside(made).layout
     layout = compat.guava(3000, 0.03, strategy=found.strategy)
     f = bloom(client, "seen", layout=layout)
     assert f.contains(items[0])
@@ -132,7 +133,7 @@ def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> Non
         absent = [f"absent-{i}" for i in range(500)]
         assert sum(f.contains_many(absent)) < 30
         assert f.contains_many(absent) == [f.contains(item) for item in absent]
-        g = bloom(client, name, layout=f._operations.layout)
+        g = bloom(client, name, layout=inside(f).layout)
         assert g.contains(element(written[0][0]))
         assert g.info().count > 10
         calls: list[tuple[Callable[[Any], object], object]] = [

@@ -18,6 +18,7 @@ from bloomredis import BloomFilter, FilterLostError, RotatingBloomFilter, Sharde
 from bloomredis.contrib.cache_guard import LOADED, _Guard, _present, guard, load, load_asyncio
 from bloomredis.stored.shards import record as shard_record
 from tests.contrib import pages
+from tests.support.inside import inside
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server
 
@@ -250,7 +251,7 @@ def in_shards(client: redis.Redis) -> Any:
 
 def shard_without_marker(seen: Any) -> str:
     """Return the key of a shard without the marker of the load."""
-    marked = seen._operations.stored.record.number(_present(seen, LOADED).encode())
+    marked = inside(seen).stored.record.number(_present(seen, LOADED).encode())
     return shard_record.key("rows", 3, (marked + 1) % 3)
 
 
@@ -316,7 +317,7 @@ def test_an_object_that_goes_on_has_no_marker(any_client: redis.Redis) -> None:
     load(seen, ROWS)
     guarding = _Guard(seen, LOADED)
     assert not guarding.is_there(["x"])
-    opened = guarding._at_present()
+    opened = guarding.at_present()
     any_client.delete(shard_without_marker(seen))
     for each in (opened.filter, seen):
         with pytest.raises(FilterLostError):
@@ -348,7 +349,7 @@ def test_an_item_that_was_tested_before_the_marker(seen: BloomFilter) -> None:
     load(seen, ["7"])
     guarding = _Guard(seen, LOADED)
     assert guarding.is_there(["7"])
-    opened = guarding._at_present()
+    opened = guarding.at_present()
     answers, own = iter([[False, True]]), opened.filter
     opened.filter = SimpleNamespace(
         contains_many=lambda items: next(answers, None) or own.contains_many(items)

@@ -267,11 +267,16 @@ def test_a_resumed_crawl_asks_for_what_met_the_error(
     assert len(alone.fetches) - len(counted) <= CONCURRENT + 1  # and the page that each run starts with
 
 
+def let_crawl(crawl: Any) -> None:
+    """Give a crawler its spider, as the begin of a crawl does."""
+    crawl.spider = crawl._create_spider()
+
+
 def adapter_of(kind: Any, server: Server, url: str, folder: Path) -> Any:
     """Return an adapter that does not wait for its server, with a JOBDIR; its engine only closes."""
     more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(folder), "BLOOMREDIS_URL": url}
     crawl = crawler(kind.__name__, server, **more)
-    crawl.spider = crawl._create_spider()
+    let_crawl(crawl)
     crawl.engine = SimpleNamespace(close_spider_async=closed)
     return kind.from_crawler(crawl)
 
@@ -451,7 +456,7 @@ def test_a_request_stored_with_a_token_is_made_once(kind: Any, any_server: Serve
 def test_a_batch_whose_crawl_ends_stores_each_request_once(any_server: Server, tmp_path: Path) -> None:
     """And none that was made before: unmarked, and marked by a batch beside it."""
     crawl = crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path))
-    crawl.spider = crawl._create_spider()
+    let_crawl(crawl)
 
     async def run() -> list[str]:
         marks = BatchDedupe.from_crawler(crawl)._marks
@@ -470,7 +475,7 @@ def test_a_damaged_file_of_stored_requests(
 ) -> None:
     """The requests before the damage are made, and the file is kept for the others."""
     crawl = crawler("DupeFilter", any_server, JOBDIR=str(tmp_path))
-    crawl.spider = crawl._create_spider()
+    let_crawl(crawl)
     aside = DupeFilter.from_crawler(crawl)._marks.aside
     for number in range(3):
         assert aside.put(Request(f"https://example.org/{number}"), None)
@@ -493,7 +498,7 @@ def test_new_requests_that_scrapy_did_not_take_are_stored(
 
     async def run() -> list[str]:
         crawl = crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path))
-        crawl.spider = crawl._create_spider()
+        let_crawl(crawl)
         middleware = BatchDedupe.from_crawler(crawl)
         new = middleware._new([Request(url) for url in urls])
         taken = [(await anext(new)).url for _ in range(2)]
@@ -667,7 +672,7 @@ def test_the_scheduler_of_scrapy_redis_takes_the_dupefilter(any_server: Server) 
     from scrapy_redis.scheduler import Scheduler
 
     made = crawler("DupeFilter", any_server, REDIS_URL=any_server.url, BLOOMREDIS_FINGERPRINT="scrapy-redis")
-    made.spider = made._create_spider()
+    let_crawl(made)
     scheduler = Scheduler.from_crawler(made)
     scheduler.open(made.spider)
     assert isinstance(scheduler.df, DupeFilter)

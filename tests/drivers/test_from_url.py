@@ -15,6 +15,7 @@ import pytest
 import bloomredis
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, ShardedBloomFilter, compat
+from tests.support.inside import client_of
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -98,7 +99,7 @@ def test_threads_connect_once() -> None:
     """Threads that use a new filter at the same time share one client."""
     f = make(bloomredis, "BloomFilter", "memory://")
     clients: list[Any] = []
-    threads = [threading.Thread(target=lambda: clients.append(f._client)) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: clients.append(client_of(f))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

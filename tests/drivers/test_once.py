@@ -15,6 +15,7 @@ import redis
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, Skipped, WorkItem, compat, keyed
+from tests.support.inside import inside
 from tests.support.servers import Server
 from tests.support.values import for_each
 from tests.support.vectors import Row, vectors
@@ -134,7 +135,7 @@ def test_the_value_is_encoded_by_the_filter(bloom: Any, client: redis.Redis) -> 
 
 
 def stored(filter_: Any, item: Any) -> bytes:
-    found: bytes = filter_._operations.codec.encode(item)
+    found: bytes = inside(filter_).codec.encode(item)
     return found
 
 
@@ -206,9 +207,9 @@ class Shop:
 
     def __init__(self, seen: Any) -> None:
         self.shipped: list[str] = []
-        type(self).ship = seen.once("ship")(Shop._ship)
+        type(self).ship = seen.once("ship")(Shop.shipping)
 
-    def _ship(self, order: str, carrier: str = "rail") -> str:
+    def shipping(self, order: str, carrier: str = "rail") -> str:
         self.shipped.append(order)
         return carrier
 
@@ -220,9 +221,9 @@ class AsyncShop:
 
     def __init__(self, seen: Any) -> None:
         self.shipped: list[str] = []
-        type(self).ship = seen.once("ship")(AsyncShop._ship)
+        type(self).ship = seen.once("ship")(AsyncShop.shipping)
 
-    async def _ship(self, order: str, carrier: str = "rail") -> str:
+    async def shipping(self, order: str, carrier: str = "rail") -> str:
         self.shipped.append(order)
         return carrier
 
@@ -326,7 +327,7 @@ def other_local() -> Callable[[str], str]:
             (lambda order: order, lambda order: order + "x"),
             (local("a"), other_local()),
             (functools.partial(ship, carrier="road"), bill),
-            (Shop._ship, ship),
+            (Shop.shipping, ship),
         )
     ],
 )

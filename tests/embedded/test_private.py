@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bloomredis import BloomFilter, connect
+from tests.support.inside import client_of
 from tests.support.programs import WAIT, Program, is_alive, server_of
 from tests.support.waiting import wait_until
 
@@ -33,7 +34,7 @@ def test_a_private_server_is_the_users_alone() -> None:
 def test_a_server_ends_with_the_last_that_can_use_it() -> None:
     """A server lives while a filter refers to its client, and no longer."""
     seen = BloomFilter(connect("embedded://"), "seen", capacity=1000, error_rate=0.01)
-    pid, directory = server_of(seen._client)  # type: ignore[arg-type]  # it is a redis.Redis
+    pid, directory = server_of(client_of(seen))
     gc.collect()
     assert seen.add("a")
     del seen

@@ -26,6 +26,7 @@ from redis.retry import Retry
 import bloomredis.asyncio
 from bloomredis import BloomFilter, OutcomeUnknownError
 from tests.support.crew import DOUBTLESS, PATIENCE, Crew, Seat
+from tests.support.inside import inside
 from tests.support.losing import LosingProxy, losing
 from tests.support.racing import PROCESSES
 from tests.support.replicas import Pair
@@ -278,4 +279,4 @@ def opened(f: BloomFilter) -> Any:
 
 def operations(f: BloomFilter) -> Any:
     """Return the operations of a filter."""
-    return f._operations
+    return inside(f)

@@ -23,6 +23,7 @@ from tests.history.watching import GENERATION, REPLACED, Watch, Watched
 from tests.rules.calls import OPERATOR, Call
 from tests.rules.generations import Loss
 from tests.support.background import started
+from tests.support.inside import inside
 from tests.support.servers import Server
 
 PACES: Final = (0.25, 0.25, 0.8)
@@ -224,7 +225,7 @@ class Disturber:
     def _use_idle(self) -> None:
         with suppress(FilterLostError):
             self._idle.add(f"idle {next(self._numbers)}")
-        if self._idle._operations.stored.handle is None:
+        if inside(self._idle).stored.handle is None:
             self._idle.acknowledge()
         self._used = time.monotonic()
 

@@ -22,6 +22,7 @@ from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.protocol.steps import Op, Sleep
 from tests.lifecycle.test_reading import KINDS as READ
 from tests.lifecycle.test_reading import SIZES
+from tests.support.inside import inside, renewed
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -230,7 +231,7 @@ def test_a_late_mark_finds_another_filter(client: redis.Redis) -> None:
     seen.add("before")
     client.unlink("seen")
     assert raises(seen)
-    stored = seen._operations.stored
+    stored = inside(seen).stored
     marked: list[bytes] = []
     find: Any = stored._find
 
@@ -264,7 +265,7 @@ def test_who_only_looks_is_not_told_for_others(bloom: Any, client: redis.Redis, 
 def test_the_local_cache_is_not_told(client: redis.Redis) -> None:
     """The call that reads a piece of the copy raises the loss."""
     first, second = (BloomFilter(client, "seen", **SIZES, local_cache=True) for _ in range(2))
-    cache: Any = second._operations
+    cache: Any = inside(second)
     assert [first.add("before"), second.add("other")] == [True, True]
     first.clear()
     cache.items._copy.next_read = 0.0
@@ -357,7 +358,7 @@ def test_a_mark_while_a_sharded_filter_gets_a_ttl(any_client: redis.Redis) -> No
     """The record is marked after the shards have got their time to live."""
     seen: Any = ShardedBloomFilter(any_client, "seen", **SIZES, shards=3)
     assert seen.add("before")
-    stored = seen._operations.stored
+    stored = inside(seen).stored
     each_shard = stored.each_shard
 
     def marked(call: Any) -> Any:
@@ -420,8 +421,7 @@ def test_renewals_of_claims_are_not_told(any_client: redis.Redis) -> None:
     second.clear()
     with pytest.raises(FilterLostError):
         first.info()
-    renewed = first._run(first._operations.renew_many([claim._state for claim in claims]))
-    assert {type(each) for each in renewed} == {FilterLostError}
+    assert {type(each) for each in renewed(first, claims)} == {FilterLostError}
     with pytest.raises(FilterLostError):
         first.contains("a")
     assert first.contains("a") is False

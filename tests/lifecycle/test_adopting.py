@@ -19,6 +19,7 @@ from bloomredis import (
     OutcomeUnknownError,
     ScalingBloomFilter,
 )
+from tests.support.inside import inside
 from tests.support.losing import LosingClient
 from tests.support.proxy import dropped, once_executed, passed, proxied
 from tests.support.saving import Killed, Mortal
@@ -36,7 +37,7 @@ def adopted(bloom: Any, client: redis.Redis, **options: Any) -> Any:
     """Return a growing filter, for either driver."""
     if not hasattr(bloom, "_loop"):
         return ScalingBloomFilter.adopt(client, "seen", **options)
-    bloom.wait(__import__("bloomredis.asyncio").asyncio.ScalingBloomFilter.adopt(bloom._twin(client), "seen"))
+    bloom.wait(__import__("bloomredis.asyncio").asyncio.ScalingBloomFilter.adopt(bloom.twin(client), "seen"))
     return bloom.open(client, "seen", "ScalingBloomFilter")
 
 
@@ -52,7 +53,7 @@ def test_a_full_filter_grows(
     old, new = range(capacity), range(capacity, capacity * 9 // 2)
     f: Any = BloomFilter(client, "seen", capacity=capacity, error_rate=rate, layout=layout, ttl=500)
     f.add_many(old)
-    assert f._operations.stored.head.block_bits == block_bits
+    assert inside(f).stored.head.block_bits == block_bits
     before = f.info()
     grown = adopted(bloom, client)
     about = grown.info()
@@ -96,7 +97,7 @@ def test_every_call_finds_the_items_of_the_oldest_layer(
     BloomFilter(any_client, "seen", capacity=2000, error_rate=rate, layout=layout).add_many(OLD)
     grown: Any = ScalingBloomFilter.adopt(any_client, "seen")
     grown.add_many(range(2000, 4000))
-    layers = grown._operations.stored.record.layers()
+    layers = inside(grown).stored.record.layers()
     assert [layer.block_bits for layer in layers] == [256 if block_bits else 0, block_bits]
     for item in (0, 1999, 2000, 3999):
         assert grown.contains(item)

@@ -28,6 +28,7 @@ from bloomredis import (
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.operations.whole.files import Reader
 from bloomredis.protocol.pieces import PIECE_BYTES
+from tests.support.inside import inside
 from tests.support.losing import LosingClient
 from tests.support.saving import KINDS
 from tests.support.servers import Server, binaries, running
@@ -102,7 +103,7 @@ def test_blocks_of_another_size_are_refused(any_client: redis.Redis) -> None:
     """Filters that differ only in block size are refused, on the server and as copies."""
     one: Any = BloomFilter(any_client, "one", **SMALL)
     one.add_many(ONE)
-    before, head = one.snapshot()._bits, one._operations.stored.head
+    before, head = one.snapshot()._bits, inside(one).stored.head
     wide = replace(head, block_bits=256, generation=bytes(range(8)))
     any_client.set("other", wide.pack() + bytes(wide.size_bytes - HEADER_BYTES))
     other = BloomFilter.open(any_client, "other")

@@ -24,7 +24,7 @@ from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 from bloomredis.protocol.receipts import Sessions
 from bloomredis.protocol.steps import Op, Sleep
 from tests.support.clock import Clock
-from tests.support.commits import commit_once
+from tests.support.inside import commit_once, inside, renewed
 from tests.support.keys import claim_key
 from tests.support.losing import losing
 from tests.support.proxy import Exchange, LateCopy, after, lost, passed, proxied
@@ -100,7 +100,7 @@ def test_a_batch_takes_one_round_trip(any_server: Server) -> None:
         f = make(BloomFilter, client)
 
         def renew_many(claims: list[Claim]) -> list[ClaimStatus]:
-            assert f._run(f._operations.renew_many([each._state for each in claims])) == [None] * len(claims)
+            assert renewed(f, claims) == [None] * len(claims)
             return ["claimed"]
 
         for call in (partial(f.extend_many, lease=60), f.commit_many, f.release_many, renew_many):
@@ -171,7 +171,7 @@ def test_a_loss_is_told_whatever_else_has_failed(any_client: redis.Redis, verb: 
             request.error = error
         yield Sleep(0)
 
-    f._operations.attempt = attempt
+    inside(f).attempt = attempt
     arguments = {"claim_many": (["c", "d"],), "extend_many": (claims, 9)}.get(verb, (claims,))
     with pytest.raises(FilterLostError, match="lost"):
         getattr(f, verb)(*arguments)

@@ -23,6 +23,7 @@ from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.receipts import REMOVAL, Sessions
 from tests.support.counting import MOST, PLANNED, counting, expected_counters, stored_counters
+from tests.support.inside import inside
 from tests.support.losing import LosingClient, losing
 from tests.support.servers import Server
 from tests.support.texts import text_of
@@ -123,7 +124,7 @@ def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed:
     """Two concurrent removals without an answer are two removals, executed or not."""
     f = counting(client)
     f.add_many(["a", "a", "a"])
-    operations = f._operations
+    operations = inside(f)
     assert isinstance(operations, CountingOperations)
     sessions, handle = Sessions(auxiliary_prefix(b"seen"), REMOVAL), operations.stored.handle
     assert handle

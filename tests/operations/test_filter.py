@@ -17,6 +17,7 @@ from bloomredis import (
     FilterNotFoundError,
 )
 from bloomredis.protocol.pending import Answers
+from tests.support.inside import inside
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -242,7 +243,7 @@ def test_the_stored_string_is_the_specified_one(bloom: Any, client: redis.Redis)
     """Bit b of the filter is bit 512 + b of the string, and no other bit is set."""
     f = make(bloom, client, capacity=100)
     f.add("a")
-    offsets = set(f._operations.stored.handle.layout.offsets("a"))
+    offsets = set(inside(f).stored.handle.layout.offsets("a"))
     raw = client.getrange("seen", 64, -1)
     bits = "".join(f"{byte:08b}" for byte in raw)
     assert {i for i, bit in enumerate(bits) if bit == "1"} == offsets

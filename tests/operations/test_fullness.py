@@ -107,7 +107,7 @@ def test_a_look_that_fails_stops_no_call(any_server: Server, caplog: pytest.LogC
         lambda f: f.add_many(range(101)),
         lambda f: list(f.dedupe(range(101))),
         lambda f: f.update(range(101)),
-        lambda f: [f._claim_and_commit(i) for i in range(101)],
+        lambda f: [f.claim_and_commit(i) for i in range(101)],
         lambda f: [f.add(str(i)) for i in range(60)] + f.add_many(range(60, 101)),
     ],
     ids=["add_many", "dedupe", "update", "claims", "both"],
@@ -118,7 +118,7 @@ def test_every_way_to_add_counts(
     """Batches, loads and commits count as well."""
 
     class Claiming(BloomFilter):
-        def _claim_and_commit(self, item: int) -> None:
+        def claim_and_commit(self, item: int) -> None:
             self.claim(item).commit()
 
     fill(make(Claiming, any_client))

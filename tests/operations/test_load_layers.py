@@ -34,6 +34,7 @@ from bloomredis.stored import planning
 from bloomredis.stored.state.handle import Layer
 from tests.support.counting_calls import counted_calls
 from tests.support.dying import Died, MortalClient
+from tests.support.inside import inside
 from tests.support.losing import losing
 from tests.support.proxy import lost, passed, proxied
 from tests.support.racing import race_processes, race_threads
@@ -223,7 +224,7 @@ def test_no_item_is_read_for_a_layer_of_its_own(client: redis.Redis, kind: str) 
     """Items are hashed once; the hashes that are kept give the bits of any layer."""
     f = make(client, kind)
     f.add_many(ITEMS)
-    stored = f._operations.stored
+    stored = inside(f).stored
     for layer in stored.recorded_layers(stored.handle):
         assert layer.layout.pack(Digests.of(ITEMS[:9])) == layer.layout.pack(ITEMS[:9])
         assert layer.layout.pack(Digests.of(ITEMS)) == layer.layout.pack(ITEMS)

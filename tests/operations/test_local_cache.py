@@ -19,6 +19,7 @@ from bloomredis.operations.items import local_cache
 from bloomredis.protocol.pieces import PIECE_BYTES
 from bloomredis.stored import planning
 from tests.support.clock import Clock
+from tests.support.inside import inside
 from tests.support.servers import Server
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
@@ -148,7 +149,7 @@ def test_what_others_added_is_read(bloom: Any, server: Server) -> None:
         make(bloom, client).add_many(ITEMS)
         f = make(bloom, client, local_cache=100)
         deadline = time.monotonic() + 20
-        while not all(f._operations.in_local_cache(item) for item in ITEMS):
+        while not all(inside(f).in_local_cache(item) for item in ITEMS):
             f.add(f"another-{time.monotonic()}")
             assert time.monotonic() < deadline
         before = calls(client)
@@ -170,7 +171,7 @@ def test_a_copy_is_warm_at_once(
     any_client.config_resetstat()
     f.add("one more")
     assert any_client.info("commandstats")["cmdstat_evalsha"]["calls"] == pieces + 1
-    assert all(f._operations.in_local_cache(item) for item in ITEMS) == (pieces > 1)
+    assert all(inside(f).in_local_cache(item) for item in ITEMS) == (pieces > 1)
 
 
 @pytest.mark.parametrize("layout", planning.NAMES)

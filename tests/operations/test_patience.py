@@ -31,6 +31,7 @@ from bloomredis import (
     ShardedBloomFilter,
 )
 from tests.support.clock import Clock
+from tests.support.inside import client_of
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
 from tests.support.values import for_each
@@ -182,7 +183,7 @@ def test_a_lease_begins_when_its_call_is_sent(
     f = bloom(wrapped(any_client), "seen", **SIZE)
     (held,) = f.claim_many(["warm"], lease=30)
     f.extend_many([held], 30)
-    waiting(getattr(f, "_filter", f)._client, clock, 25)
+    waiting(client_of(getattr(f, "_filter", f)), clock, 25)
     if verb == "claim":
         held = f.claim("a", lease=20)
     elif verb == "claim_many":

@@ -27,6 +27,7 @@ from bloomredis import (
 from bloomredis.drivers import running
 from bloomredis.stored import planning
 from bloomredis.stored.layers.record import MOST_WIDTH, RotatingRecord
+from tests.support.inside import inside
 from tests.support.losing import LosingClient
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
@@ -151,7 +152,7 @@ def test_layers_that_are_over_do_not_count(client: redis.Redis, bloom: Any) -> N
     """A record full of expired layers accepts another layer."""
     f = bloom(client, "seen", kind=KIND, **SIZE)
     f.add("a")
-    record = f._operations.stored.record
+    record = inside(f).stored.record
     client.flushall()
     full = replace(record, newest=254, began=tuple(range(1, 256))).pack()
     client.set("seen", full)
@@ -334,7 +335,7 @@ def test_short_slices_that_are_stored_are_opened(any_client: redis.Redis, bloom:
     """Another program may have created them."""
     head = planning.whole(1000, 1e-6, None, RotatingRecord.kind)
     short = RotatingRecord(head=head, width=90_000, slices=64).complete()
-    stored: Any = make(any_client)._operations
+    stored: Any = inside(make(any_client))
     stored = stored.stored
     stored.new, stored._wanted = short, short.parameters
     running.drive(any_client, stored.open())

@@ -23,6 +23,7 @@ from bloomredis import (
 )
 from bloomredis.operations.kinds.sharded_batches import merge_answers
 from bloomredis.stored.shards import record as shard_record
+from tests.support.inside import inside
 from tests.support.losing import LosingClient
 from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
@@ -154,7 +155,7 @@ def test_a_token_of_a_lost_shard_is_void(any_client: redis.Redis) -> None:
     losing.lose = ["lost"]
     with pytest.raises(OutcomeUnknownError) as met:
         f.add("lost")
-    operations: Any = f._operations
+    operations: Any = inside(f)
     record = operations.stored.record
     any_client.delete(shard_record.key("seen", record.shards, record.number(b"lost")))
     g, other = (ShardedBloomFilter(any_client, "seen", **OPTIONS, on_lost="recreate") for _ in range(2))

@@ -12,6 +12,7 @@ import bloomredis.asyncio
 from bloomredis import (
     ShardedBloomFilter,
 )
+from tests.support.inside import inside
 from tests.support.racing import race_processes, race_threads, winners
 from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS
@@ -63,7 +64,7 @@ def test_a_shard_that_comes_while_answers_are_kept(any_client: redis.Redis) -> N
     f = ShardedBloomFilter(any_client, "seen", capacity=1000, error_rate=1e-6, shards=8)
     f.create()
     f.add("a")
-    operations: Any = f._operations
+    operations: Any = inside(f)
     (place,) = operations._parts
     part = operations._parts[place]
     usual = part.answer_store

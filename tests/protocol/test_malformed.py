@@ -12,6 +12,7 @@ import redis
 from bloomredis import BloomFilter, CountingBloomFilter, RotatingBloomFilter, ScalingBloomFilter
 from bloomredis.protocol import scripts
 from bloomredis.stored import planning
+from tests.support.inside import inside
 from tests.support.servers import Server
 from tests.support.texts import text_of
 from tests.support.values import for_each
@@ -338,8 +339,8 @@ def layers(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[red
             else RotatingBloomFilter(client, "seen", capacity=40, error_rate=1e-6, window=3600)
         )
         f.add_many(range(25))
-        opened = f._operations.stored.handle
-        record = f._operations.stored.record
+        opened = inside(f).stored.handle
+        record = inside(f).stored.record
         item, extra, first = opened.layout.pack_one(b"x"), list(opened.extra), [opened.identity]
         following = record.following()
         header = following.layer(following.newest).pack()

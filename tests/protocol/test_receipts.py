@@ -13,6 +13,7 @@ from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.receipts import Sessions, parse_token
 from bloomredis.stored import planning
 from tests.support.background import Child
+from tests.support.inside import inside
 from tests.support.keys import beside
 from tests.support.losing import LosingClient
 from tests.support.texts import text_of
@@ -208,7 +209,7 @@ def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis)
     """Of several pending calls about an item, the later one may have been executed first."""
     f = make(client)
     f.create()
-    operations: Any = f._operations
+    operations: Any = inside(f)
     handle = operations.stored.handle
     packed = handle.layout.pack_one(b"a")
     lost, executed = operations.sessions.take(), operations.sessions.take()

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 LUA = ROOT / "lua"
 FILES = {path.stem: path for path in LUA.glob("*/*.lua") if path.parent.name != "pieces"}
 INCLUDES = {name: path.read_text() for name, path in FILES.items() if path.parent.name == "include"}
-PIECES = scripts._sources().pieces
+PIECES = scripts.sources().pieces
 VERBS = sorted(scripts.verbs())
 SCRIPTS = [(verb, variant) for verb in VERBS for variant in scripts.variants(verb)]
 GLOBALS = {
@@ -113,10 +113,10 @@ class Recording(dict[Any, str]):
 
 def test_every_piece_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every piece is in a script, and every include too."""
-    sources = scripts._sources()
+    sources = scripts.sources()
     pieces, includes = Recording(sources.pieces), Recording(sources.includes)
     recording = sources._replace(pieces=pieces, includes=includes)
-    monkeypatch.setattr(scripts, "_sources", lambda: recording)
+    monkeypatch.setattr(scripts, "sources", lambda: recording)
     for verb, variant in SCRIPTS:
         scripts.assemble(verb, variant)
     assert (set(pieces), set(includes)) == (pieces.read, includes.read)
@@ -195,7 +195,7 @@ def test_what_a_pipeline_sends_along_is_short(verb: str, most: int) -> None:
 def test_few_files_know_the_form_of_a_receipt() -> None:
     """`call:reply;` and the call's name occur in two includes and two pieces, and in one file in Python."""
     form = re.compile(r"\bBEGUN\b|'[:;]'|':\S*;'|'\^%d|\[\^;\]")
-    verbs, includes, pieces = scripts._sources()
+    verbs, includes, pieces = scripts.sources()
     lua = [*verbs.items(), *includes.items(), *((name, text) for (_, name), text in pieces.items())]
     found = {name for name, text in lua if form.search(re.sub("--.*", "", text))}
     assert found == {"format", "read_receipt", "receipt_text", "session"}

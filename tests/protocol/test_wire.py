@@ -8,6 +8,7 @@ import hiredis
 
 from bloomredis import BloomFilter, CountingBloomFilter, ScalingBloomFilter
 from bloomredis.protocol.steps import Call
+from tests.support.inside import inside
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -35,7 +36,7 @@ def test_the_bytes_of_calls_about_items(any_server: Server, kind: str, name: str
         assert filter_.add("warm")
         assert "warm" in filter_
         for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):
-            verbs = filter_._operations
+            verbs = inside(filter_)
             each = verbs.add(item), verbs.contains(item)
             both = verbs.add_many([item, "other"]), verbs.contains_many([item, "other"])
             for operation in (*each, *both):

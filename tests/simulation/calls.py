@@ -11,6 +11,7 @@ from tests.simulation.entries import in_local_cache
 from tests.simulation.history import Request
 from tests.simulation.kinds import NAMES
 from tests.simulation.processes import Call, Owner
+from tests.support.inside import renewed
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -221,5 +222,5 @@ _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "commit": lambda _, request, __: request.held.commit(),
     "release": lambda _, request, __: request.held.release(),
     "extend": lambda _, request, __: request.held.extend(EXTENDED),
-    "renew": lambda f, request, _: f._run(f._operations.renew_many([request.held._state])),
+    "renew": lambda f, request, _: renewed(f, [request.held]),
 }

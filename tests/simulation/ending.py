@@ -10,6 +10,7 @@ from tests.simulation.kinds import ITEMS, KEY, MOST_CALLS
 from tests.simulation.processes import Owner, Setup
 from tests.simulation.rules import MOST_COUNTED
 from tests.simulation.world import World
+from tests.support.inside import inside
 
 _MOST_SESSIONS: Final = 3 * MOST_CALLS
 """The most sessions of one object: each call in flight has one, and so has a failed call until its answer."""
@@ -50,7 +51,7 @@ def _check_memory(world: World, owner: Owner) -> None:
     """Check that an object keeps only answers that nobody got, and sessions to reuse."""
     world.enter(owner.process)
     world.check(owner.process)
-    f = owner.filter if owner.process.loop is None else owner.filter._operations
+    f = owner.filter if owner.process.loop is None else inside(owner.filter)
     ledgers = [f.pending, f.removals] if hasattr(f, "removals") else [f.pending]
     generation = f.stored.handle and f.stored.handle.generation  # a void answer is dropped on request
     entries = sum(

@@ -135,12 +135,12 @@ class Drawing(Draws[World]):
         self._items = rng.choice((2, 3, ITEMS))
         self._token_share = rng.choice((0.5, 1.0))
         self._twin_share = rng.choice((0.0, 0.5))
-        self._twin: tuple[str, tuple[int, ...]] | None = None  # an add of a task, repeated by another task
+        self.twin: tuple[str, tuple[int, ...]] | None = None  # an add of a task, repeated by another task
 
     def _start(self, ref: str) -> Action | None:
         rng, world = self._rng, self._world
-        if self._twin is not None:
-            (owner, twins), self._twin = self._twin, None
+        if self.twin is not None:
+            (owner, twins), self.twin = self.twin, None
             return Action("start", (ref, owner, "add", twins, None))
         if world.history.unknown and rng.random() < 0.3:
             return self._repeated(ref)
@@ -154,7 +154,7 @@ class Drawing(Draws[World]):
         elif verb not in (*REPLACING, "info", "expire"):
             items = (self._item(owner),)
         if verb == "add" and rng.random() < self._twin_share and world.owners[owner].process.loop is not None:
-            self._twin = owner, items
+            self.twin = owner, items
         return Action("start", (ref, owner, verb, items, None))
 
     def _item(self, owner: str) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bloomredis import BatchInterruptedError, ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
+from tests.support.inside import client_of
 
 TRANSIENT = frozenset(("LOADING",))
 """Errors of a restarting server, which soon pass."""
@@ -104,7 +105,7 @@ class Crew:
     async def _in_tasks(self, seat: Seat, workers: int) -> None:
         await self._open(seat)
         await asyncio.gather(*(self._one_task(seat, slot) for slot in range(workers)))
-        await seat.filter._client.aclose()
+        await client_of(seat.filter).aclose()
 
     @staticmethod
     async def _open(seat: Seat) -> None:

@@ -51,23 +51,23 @@ class Asyncio:
         self._clients: list[Any] = []
 
     def __call__(self, client: Any, name: str, *, kind: str = "BloomFilter", **options: Any) -> Any:
-        made = getattr(bloomredis.asyncio, kind)(self._twin(client), name, **options)
+        made = getattr(bloomredis.asyncio, kind)(self.twin(client), name, **options)
         return _Waited(self._loop, made)
 
     def open(self, client: Any, name: str, kind: str = "BloomFilter", **options: Any) -> Any:
-        opening = getattr(bloomredis.asyncio, kind).open(self._twin(client), name, **options)
+        opening = getattr(bloomredis.asyncio, kind).open(self.twin(client), name, **options)
         return _Waited(self._loop, self._loop.run_until_complete(opening))
 
     def sharded(self, client: Any, name: str, **options: Any) -> Any:
-        made = bloomredis.asyncio.ShardedBloomFilter(self._twin(client), name, **options)
+        made = bloomredis.asyncio.ShardedBloomFilter(self.twin(client), name, **options)
         return _Waited(self._loop, made)
 
     def restore(self, client: Any, name: str, file: Any, kind: str = "BloomFilter") -> Any:
-        restoring = getattr(bloomredis.asyncio, kind).restore(self._twin(client), name, file)
+        restoring = getattr(bloomredis.asyncio, kind).restore(self.twin(client), name, file)
         return _Waited(self._loop, self._loop.run_until_complete(restoring))
 
     def copy(self, filter_: Any, client: Any, name: str, **options: Any) -> Any:
-        return _Waited(self._loop, filter_.copy(self._twin(client), name, **options))
+        return _Waited(self._loop, filter_.copy(self.twin(client), name, **options))
 
     def wait(self, awaitable: Any) -> Any:
         return self._loop.run_until_complete(awaitable)
@@ -77,9 +77,9 @@ class Asyncio:
             self._loop.run_until_complete(client.aclose())
         self._loop.close()
 
-    def _twin(self, client: Any) -> Any:
+    def twin(self, client: Any) -> Any:
         if isinstance(client, ShardsAway):
-            return AsyncShardsAway(self._twin(client.client), client.away)
+            return AsyncShardsAway(self.twin(client.client), client.away)
         twin: Any
         if isinstance(client, fakeredis.FakeRedis):
             twin = fakeredis.FakeAsyncRedis(server=client.connection_pool.connection_kwargs["server"])

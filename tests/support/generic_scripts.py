@@ -30,6 +30,7 @@ from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.stored import header, planning
 from bloomredis.stored.foreign.bitmap import description
 from bloomredis.stored.state.handle import Handle
+from tests.support.inside import inside
 from tests.support.vectors import VECTORS
 from tests.support.waiting import wait_until
 
@@ -40,7 +41,7 @@ _WINDOW_MS: Final = 400
 
 def _renewed(chain: Any) -> Any:
     """Let each insert renew the time to live of a chain, which the scripts can do, and no layout asks for."""
-    stored = chain._operations.stored
+    stored = inside(chain).stored
     stored._identity = description(stored._layout, 500_000, renews=True)
     return chain
 
@@ -160,7 +161,7 @@ class Pair:
             return self._shard()
         f.add_many(_ITEMS[:40])
         f.add_many(_ITEMS[:50])
-        handle = f._operations.stored.handle
+        handle = inside(f).stored.handle
         if self._kind.startswith("cut"):
             stored: Any = client.get("f")
             client.set("f", stored[:-100])
@@ -251,7 +252,7 @@ class Pair:
         """Let the filter grow, and learn its state."""
         with suppress(BloomError):
             self._filter.add(hash_bytes(b"%d" % self._random.randrange(1 << 30)))
-        self._handle = self._filter._operations.stored.handle or self._handle
+        self._handle = inside(self._filter).stored.handle or self._handle
         self._copy()
 
     def _agree(self, old: Any, new: Any) -> bool:

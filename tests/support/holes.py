@@ -184,7 +184,7 @@ def _the_cache_answers_for_any(patch: Patch) -> None:
 
 def _receipts_are_ignored(patch: Patch) -> None:
     """A retried call is executed again; this hole stays open."""
-    pieces = scripts._sources().pieces
+    pieces = scripts.sources().pieces
     reading = pieces[scripts.COMMON, "read_receipt"]
     if "local answered = " not in reading:
         raise RuntimeError("the scripts find receipts in another way by now")

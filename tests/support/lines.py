@@ -6,7 +6,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 
@@ -15,13 +15,16 @@ class Interrupt(BaseException):
 
 
 @contextmanager
-def at_line(where: Callable[..., Any], number: int, act: Callable[[], object]) -> Iterator[list[int]]:
-    """Call `act` before the n-th line (from 0) that a function executes; yield the lines so far.
+def at_line(
+    where: Callable[..., Any] | ModuleType, number: int, act: Callable[[], object]
+) -> Iterator[list[int]]:
+    """Call `act` before the n-th line (from 0) that a function or module executes; yield the lines so far.
 
-    A function that executes fewer lines is not interrupted.  The end of a `with` block is no line: the
+    If fewer lines are executed, nothing is interrupted.  The end of a `with` block is no line: the
     interpreter handles no signal between the block and the call of `__exit__`.
     """
-    code = getattr(where, "__func__", where).__code__
+    file = where.__file__ if isinstance(where, ModuleType) else None
+    code = None if file else getattr(where, "__func__", where).__code__
     lines: list[int] = []
 
     def local(frame: FrameType, event: str, _: Any) -> Any:
@@ -33,7 +36,8 @@ def at_line(where: Callable[..., Any], number: int, act: Callable[[], object]) -
         return local
 
     def tracer(frame: FrameType, event: str, _: Any) -> Any:
-        return local if event == "call" and frame.f_code is code else None
+        is_there = frame.f_code is code or frame.f_code.co_filename == file
+        return local if event == "call" and is_there else None
 
     sys.settrace(tracer)
     try:

@@ -45,9 +45,9 @@ class LosingProxy(Proxy):
         self.lost = 0
         self.share = share
         self._dice = random.Random(seed)
-        super().__init__(target, self._lose_some)
+        super().__init__(target, self.lose_some)
 
-    def _lose_some(self, exchange: Exchange) -> bool:
+    def lose_some(self, exchange: Exchange) -> bool:
         reply = exchange.execute()
         if self._dice.random() < self.share:
             self.lost += 1

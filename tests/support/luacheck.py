@@ -20,7 +20,7 @@ _UNUSED: Final = ("211", "221", "231", "241", "311", "331")
 
 def shared() -> list[str]:
     """Return patterns for what a script may leave unused: what includes and pieces set."""
-    sources = scripts._sources()
+    sources = scripts.sources()
     texts = [*sources.includes.values(), *sources.pieces.values()]
     names = {name for text in texts for found in _SET.findall(text) for name in found.split(", ")}
     names |= {"READS", "CHECKS_LENGTH"}

@@ -19,6 +19,7 @@ import redis.asyncio
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomFilter, ConnectionFailedError, OutcomeUnknownError
 from bloomredis.stored import planning
+from tests.support.inside import inside
 
 TASKS = 32
 SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
@@ -88,7 +89,7 @@ def in_batches(client: redis.Redis, name: str, items: Sequence[str], errors: Err
 async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
     """Add items from 32 tasks that share batches; retry as `one_by_one` does."""
     f = bloomredis.asyncio.BloomFilter(client, name, **SIZE)
-    operations: Any = f._operations
+    operations: Any = inside(f)
     while not operations.stored.handle:
         try:
             await f.create()

@@ -10,6 +10,7 @@ import bloomredis
 import bloomredis.asyncio
 from bloomredis import ShardedBloomFilter
 from tests.support.clusters import Cluster
+from tests.support.inside import client_of
 
 PARAMETERS: dict[str, Any] = {"capacity": 1000, "error_rate": 0.01, "shards": 4}
 
@@ -20,7 +21,7 @@ def test_a_cluster_has_urls(nodes: Cluster) -> None:
     copy = pickle.loads(pickle.dumps(f))  # noqa: S301 - its own bytes
     assert f.add_many(range(100)) == [True] * 100
     assert copy.contains_many(range(100)) == [True] * 100
-    assert "Cluster" in type(copy._client).__name__
+    assert "Cluster" in type(client_of(copy)).__name__
     f.close()
     copy.close()
 

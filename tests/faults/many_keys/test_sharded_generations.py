@@ -24,6 +24,7 @@ from bloomredis.drivers import running
 from bloomredis.stored.shards import record as shard_record
 from tests.support.clock import Clock
 from tests.support.dying import Died, MortalClient
+from tests.support.inside import inside
 from tests.support.proxy import Proxy, after, once_executed, passed, proxied
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
@@ -348,7 +349,7 @@ def test_a_delete_beside_a_client_that_makes_the_filter(proxy: Proxy, server: Se
         if any(client.ttl(key) > 0 for key in shard_keys(client)):
             break
     other: Any = ShardedBloomFilter(client, "seen", **OPTIONS)
-    maker = other._operations.stored
+    maker = inside(other).stored
     found = running.drive(client, maker.look())
     shards = maker.shards_of(found.record)
 

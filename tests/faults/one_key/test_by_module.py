@@ -24,6 +24,7 @@ from tests.faults.one_key import (
 )
 from tests.operations import test_claims
 from tests.support import workloads
+from tests.support.inside import inside
 from tests.support.losing import losing
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server
@@ -101,7 +102,7 @@ def test_a_copy_that_arrives_late_is_refused(direct: redis.Redis) -> None:
     """A late copy is refused, for present and absent items, alone and in a batch; the receipt stays."""
     f: Any = BloomFilter(direct, "seen", **MODULE)
     f.create()
-    handle, add = f._operations.stored.handle, scripts.load_script("module_add")
+    handle, add = inside(f).stored.handle, scripts.load_script("module_add")
     session = b"{seen}:receipt:0123456789abcdef-0"
 
     def call(number: int, *items: bytes) -> Any:
@@ -123,7 +124,7 @@ def test_an_item_that_the_module_refuses(direct: redis.Redis) -> None:
     execute: Any = direct.execute_command
     execute("BF.RESERVE", "seen", 1e-6, 200, "NONSCALING")
     f: Any = BloomFilter.open(direct, "seen")
-    handle, add = f._operations.stored.handle, scripts.load_script("module_add")
+    handle, add = inside(f).stored.handle, scripts.load_script("module_add")
     session = b"{seen}:receipt:0123456789abcdef-0"
 
     def call(item: bytes, number: str) -> Any:
@@ -146,7 +147,7 @@ def test_a_call_without_a_number_is_refused(direct: redis.Redis, item: bytes, ke
     """A call without a number changes neither the filter nor the receipt."""
     f: Any = BloomFilter(direct, "seen", **MODULE)
     f.add("there")
-    handle, session = f._operations.stored.handle, "{seen}:receipt:0123456789abcdef-0"
+    handle, session = inside(f).stored.handle, "{seen}:receipt:0123456789abcdef-0"
     if kept:
         direct.set(session, kept)
     packed = handle.layout.pack_one(item)

@@ -24,6 +24,7 @@ from bloomredis import (
 )
 from bloomredis.stored.state import versioned
 from tests.support.background import Child, forked, started
+from tests.support.inside import inside
 from tests.support.proxy import Held, Proxy, lost
 from tests.support.servers import Server
 from tests.support.sizes import sized
@@ -180,7 +181,7 @@ def test_a_fork_while_a_lock_is_held(any_proxy: Proxy) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with f._operations.pending._lock:
+        with inside(f).pending._lock:
             held.set()
             release.wait(30)
 

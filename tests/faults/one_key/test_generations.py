@@ -23,7 +23,7 @@ from bloomredis import (
 )
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.clock import Clock
-from tests.support.commits import commit_once
+from tests.support.inside import commit_once
 from tests.support.losing import LosingClient
 from tests.support.modules import needs_module
 from tests.support.proxy import Held, Proxy, after, lost, once_executed, passed

@@ -13,7 +13,7 @@ import redis
 
 from bloomredis import BloomFilter, ClaimLostError, FilterLostError
 from bloomredis.drivers.connections.direct import DirectClient
-from bloomredis.operations.claims.calls import Claims
+from bloomredis.operations.claims import calls
 from bloomredis.stored.state.versioned import Versioned
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.lines import Interrupt, at_line, interrupt
@@ -21,7 +21,7 @@ from tests.support.servers import Server
 from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
-MOST_LINES = 60
+MOST_LINES = 120
 
 
 @pytest.fixture(autouse=True)
@@ -31,17 +31,12 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-COMMITTING = [Claims.one, Claims._commit_one, Claims._commit_call, Claims._end_commit]
-"""The functions that a commit passes."""
-
-
-@for_each("where", COMMITTING)
-def test_a_commit_that_is_interrupted(any_client: redis.Redis, where: Any) -> None:
+def test_a_commit_that_is_interrupted(any_client: redis.Redis) -> None:
     """Wherever it was interrupted, a retry of the commit gets its outcome."""
     f = BloomFilter(any_client, "seen", **SIZE)
     for number in range(MOST_LINES):
         claim = f.claim(f"x{number}")
-        with suppress(Interrupt), at_line(where, number, interrupt) as lines:
+        with suppress(Interrupt), at_line(calls, number, interrupt) as lines:
             claim.commit()
         claim.commit()
         assert claim.state == "done"
@@ -51,15 +46,14 @@ def test_a_commit_that_is_interrupted(any_client: redis.Redis, where: Any) -> No
     pytest.fail("the commit has more lines than were tried")
 
 
-@for_each("where", [*COMMITTING, Claims._committed])
-def test_a_commit_of_a_lost_claim_that_is_interrupted(any_client: redis.Redis, where: Any) -> None:
+def test_a_commit_of_a_lost_claim_that_is_interrupted(any_client: redis.Redis) -> None:
     """A retry is not answered from the receipt of another call that has reused the session."""
     f, other = (BloomFilter(any_client, "seen", **SIZE) for _ in range(2))
     for number in range(MOST_LINES):
         claim = f.claim(f"x{number}")
         any_client.delete(*any_client.keys("{seen}:claim:*"))
         assert other.claim(f"x{number}")
-        with suppress(Interrupt, ClaimLostError), at_line(where, number, interrupt) as lines:
+        with suppress(Interrupt, ClaimLostError), at_line(calls, number, interrupt) as lines:
             claim.commit()
         f.add_many([f"{number}-{i}" for i in range(3)])
         f.add(f"{number}-4")

@@ -15,6 +15,7 @@ import bloomredis
 from bloomredis import BloomError, BloomFilter, FilterLostError, FilterMismatchError, ServerRefusedError
 from bloomredis.protocol.keys import auxiliary_prefix
 from tests.support.collisions import collision
+from tests.support.inside import inside
 from tests.support.keys import beside
 from tests.support.proxy import LateCopy, Proxy
 from tests.support.servers import Server
@@ -158,7 +159,7 @@ def test_a_reply_that_was_overtaken_is_no_older_copy(any_client: redis.Redis) ->
     f = BloomFilter(any_client, "seen", **SIZE)
     f.add("a")
     assert f.info().count == 1
-    operations: Any = f._operations
+    operations: Any = inside(f)
     overtaken, server = operations.stored.current(), cast("Any", any_client)
     found = server.execute_command(*next(overtaken).commands[0])
     f.add("b")

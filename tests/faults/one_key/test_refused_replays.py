@@ -317,7 +317,7 @@ def _refusing(server: Server, proxy: LosingProxy) -> Iterator[list[int]]:
             proxy.lost += 1
             refusals[0] += 1
             return refused(DOUBTFUL["READONLY"])(exchange)
-        return proxy._lose_some(exchange)
+        return proxy.lose_some(exchange)
 
     def toggle() -> None:
         with server.client() as client:

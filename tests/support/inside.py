@@ -1,0 +1,30 @@
+"""What no public name shows: tests look inside a filter or a claim through these functions only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bloomredis.operations.claims.requests import ClaimRequest
+
+
+def inside(seen: Any) -> Any:
+    """Return the operations of a filter."""
+    return seen._operations
+
+
+def client_of(seen: Any) -> Any:
+    """Return the client of a filter."""
+    return seen._client
+
+
+def renewed(seen: Any, claims: Iterable[Any]) -> Any:
+    """Renew claims now, as the timer does; return the error of each, or an awaitable of them."""
+    return seen._run(inside(seen).renew_many([claim._state for claim in claims]))
+
+
+def commit_once(claim: Any) -> None:
+    """Commit a claim with a single attempt, as a call that is interrupted before its retry."""
+    state = claim._state
+    state.end()
+    claim._filter._run(inside(claim).attempt_one(ClaimRequest("commit", state)))
