@@ -48,6 +48,19 @@ def test_no_docstring_begins_with_a_question(module: str) -> None:
 
 
 @for_each("module", MODULES)
+def test_docstrings_of_functions_begin_with_a_verb(module: str) -> None:
+    """It is an order: no article, no third person and no participle; a property is no function."""
+    functions = [
+        node
+        for node in documented(module)
+        if isinstance(node, FUNCTIONS)
+        and not re.search(r"property\b|\bderived\b", " ".join(map(ast.unparse, node.decorator_list)))
+    ]
+    docstrings = filter(None, map(ast.get_docstring, functions))
+    assert [text for text in docstrings if re.match(r"(An?|The|True|False|None|\w+(s|ing))\b", text)] == []
+
+
+@for_each("module", MODULES)
 def test_functions_are_short(module: str) -> None:
     """A function has at most 40 lines, or says after `# long:` why it needs more."""
     text = source(module).splitlines()

@@ -87,7 +87,7 @@ class CachedMembership:
         return {**self.__dict__, "_copy": None}  # another process reads a copy of its own
 
     def has(self, encoded: bytes) -> bool:
-        """True if an item is known to be in the filter; False if only the server knows."""
+        """Return True if an item is known to be in the filter; False if only the server knows."""
         copy = self._copy
         return (
             copy is not None

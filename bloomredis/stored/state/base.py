@@ -115,7 +115,7 @@ class Stored(ABC):
         return self.known.record.handle
 
     def generation(self) -> bytes | None:
-        """The generation that this object knows, empty for a filter without one; None if it is not open."""
+        """Return the generation that this object knows, b"" for a filter without one; None if not open."""
         self.known.now()
         handle = self.handle
         return None if handle is None else handle.generation
