@@ -65,7 +65,7 @@ class Records:
         self._given_back: list[Any] = []
 
     def __len__(self) -> int:
-        """The number of records that were read, including done and busy ones."""
+        """Count the records that were read, including done and busy ones."""
         return len(self._entries)
 
     def finish(self) -> list[Any]:

@@ -167,19 +167,8 @@ class Claims:
             if made is None:
                 self._take_owners(keys, owners, options)
             tried = _name_owners(handle, requests, owners)
-            with self._outcome_matters:
-                for _ in range(2):
-                    if made is None:
-                        sent = clock.now()
-                        arguments = [packed, options.lease, tried, *_further(options, taken)]
-                        reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
-                    else:
-                        sent = made[3]
-                        reply = yield from self._stored.finish_call(made[0], made[1])
-                        made = None
-                    answers, busy = claims_of(reply, len(keys), is_capped=handle.is_capped)
-                    if "c" not in answers or not is_late(sent, options.lease):
-                        break
+            arguments = [packed, options.lease, tried, *_further(options, taken)]
+            answers, busy, sent = yield from self._send_claims(handle, keys, arguments, options, made)
             self._store_owners(keys[len(answers) :], owners[len(answers) :], options)  # the filter is full
             self._take_answers(requests, answers, busy, sent)
         except BaseException:  # even after a refusal, an earlier attempt may have claimed the item
@@ -193,6 +182,32 @@ class Claims:
             yield from self._claim_busy(handle, owners, requests[: len(answers)], options)
         if len(answers) < len(keys):
             yield from self._stored.refused(_no_room(), handle)
+
+    def _send_claims(
+        self,
+        handle: Handle,
+        keys: Sequence[bytes],
+        arguments: Sequence[Part],
+        options: ClaimOptions,
+        made: Made | None,
+    ) -> Op[tuple[str, Sequence[str], float]]:
+        """Claim in one script, and again if the lease was over when the reply came.
+
+        Return the answers, the busy claims (`claims_of`), and the monotonic time of the sending.
+        """
+        with self._outcome_matters:
+            for _ in range(2):
+                if made is None:
+                    sent = clock.now()
+                    reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
+                else:
+                    sent = made[3]
+                    reply = yield from self._stored.finish_call(made[0], made[1])
+                    made = None
+                answers, busy = claims_of(reply, len(keys), is_capped=handle.is_capped)
+                if "c" not in answers or not is_late(sent, options.lease):
+                    break
+        return answers, busy, sent
 
     def _take_answers(
         self, requests: Sequence[ClaimRequest], answers: str, busy: Sequence[str], sent: float
