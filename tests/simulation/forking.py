@@ -64,7 +64,9 @@ class Forked:
         empty.clear()
         self.copies[id(thing)] = empty
         if isinstance(thing, dict):
-            empty.update({self(key): self(value) for key, value in thing.items()})
+            empty.update(
+                {self(key): self(value) for key, value in [*thing.items()]}
+            )  # a finaliser may add to it
         elif isinstance(thing, set):
             empty.update(map(self, thing))
         else:
