@@ -70,7 +70,7 @@ EVENTS: Final[dict[str, Callable[[Knowledge], object]]] = {
     "emptied": Knowledge.emptied,
     'lost, with on_lost="raise"': lambda known: known.lost(known.now(), loss()),
     'lost, with on_lost="recreate"': lambda known: known.lost(known.now(), loss()),
-    'lost, "raise", while clear() runs': lost_while_emptied,
+    "the same for a call during a clear()": lost_while_emptied,
 }
 """The events of the table, and how to cause them."""
 

@@ -4,7 +4,7 @@
     ---------|-------------------------------------------------------------------------------------------
     unopened | opens the filter: creates it or checks it
     open     | goes to the filter that the handle names
-    lost     | raises the loss; once a caller was told, it opens a filter that was made on purpose since
+    lost     | raises the loss; once a caller was told, opens a filter made on purpose since the loss
     making   | opens the filter that is stored, or makes it anew, since `on_lost` is "recreate"
 
     event                                | unopened | open     | lost | making
@@ -15,22 +15,24 @@
     emptied: clear() or delete() is done | unopened | unopened | unopened | unopened
     lost, with on_lost="raise"           | lost     | lost     | lost | -
     lost, with on_lost="recreate"        | making   | making   | -    | making
-    lost, "raise", while clear() runs    | unopened | unopened | lost | -
+    the same for a call during a clear() | unopened | unopened | lost | -
 
-What a clear() or delete() of this object takes away is no loss; damage is, since neither leaves it behind.
+"-" cannot happen.  What a clear() or delete() of this object takes away from a call that was made while it
+ran is no loss.  Damage is one all the same, since neither leaves it behind.
 
 The knowledge is one immutable `Record`.  An event computes the next record and installs it in one atomic
-step, which one caller wins: the others compute again, from the record of the winner.  Nothing in here waits,
-logs or calls other code.  So a thread sees the record before an event or the one after it, and an exception
-that comes between two lines, of a signal for instance, leaves one of the two behind.
+step, which one caller wins.  `emptying` and `emptied` then compute again, from the record of the winner; the
+other events have become void, since the record that they are about is not the last one.  Nothing in here
+waits, logs or calls other code.  So a thread sees the record before an event or the one after it, and an
+exception that comes between two lines, of a signal for instance, leaves one of the two behind.
 
 Every call carries the `Link` of the record that it was made with.  So a refusal of the call is an event only
 if that record is still the last one.  Otherwise `loss_since` tells whether a loss has ended the generation
 that the call was made for.
 
-A loss is *told* as soon as a caller gets it (`told`), at the end of a public call.  What asks for no item
-does not tell of a loss (`untold`): `info()`, which exporters call, and the renewal of a claim.  A filter is
-*made on purpose* by `acknowledge()`, `clear()` or `restore()`, of any object in any process.
+A loss is *told* as soon as a caller gets it, at the end of a public call: its copies share the list `told`.
+What asks for no item does not tell of a loss (`untold`): `info()`, which exporters call, and the renewal of a
+claim.  A filter is *made on purpose* by `acknowledge()`, `clear()` or `restore()`, of any object anywhere.
 """
 
 from __future__ import annotations
@@ -170,7 +172,10 @@ class Knowledge:
             record = self.now()
 
     def lost(self, since: Record, loss: FilterLostError) -> bool:
-        """Note that the filter of a record is lost; False if it is no loss, or another caller has done so."""
+        """Note that the filter of a record is lost; False if there is nothing to tell.
+
+        That is so if this object has taken it away itself, or if the record is not the last one any more.
+        """
         is_own = not loss.is_damage and any(each.runs for each in since.emptying)
         if is_own and not self.recreates:
             self.dropped(since.link)
@@ -183,7 +188,10 @@ class Knowledge:
 
 
 def loss_since(link: Link) -> FilterLostError | None:
-    """Return the loss that has ended the generation of a record, if an object has met one since."""
+    """Return the loss that has ended the generation of a record, if an object has met one since.
+
+    None if the filter is made anew after it: the call is repeated then, as after any other change.
+    """
     record = link.next.get(0)
     generation = link.generation
     while record is not None and record.state in ("open", "unopened"):
