@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tests.history.plans import LATEST_COPY
 from tests.support.proxy import Exchange, Fate, dropped, lost, passed, refused
 
 REFUSALS: Final = (
@@ -51,7 +52,7 @@ class Dice(threading.local):
     def __init__(self, seed: str, numbers: itertools.count[int], rates: Rates) -> None:
         self.random = random.Random(f"{seed} connection {next(numbers)}")
         self.is_calm = self.random.random() < rates.calm
-        self.copies: list[Exchange] = []  # late copies not yet executed
+        self.copies: list[tuple[float, Exchange]] = []  # not yet executed, with the times of their replies
 
 
 class Faults:
@@ -78,7 +79,9 @@ class Faults:
             return passed(exchange)
         dice = self._dice
         while dice.copies:
-            dice.copies.pop().execute()  # the client has the call's reply by now, or does not wait for it
+            since, copy = dice.copies.pop()
+            if time.monotonic() - since < LATEST_COPY / 2:  # a connection may rest for longer
+                copy.execute()  # the client has the call's reply by now, or does not wait for it
         fate = self._fate(exchange, dice)
         return passed(exchange) if fate is None else FATES[fate](self, exchange, dice)
 
@@ -122,7 +125,7 @@ def _doubled(exchange: Exchange, dice: Dice) -> bool:
 def _copied(exchange: Exchange, dice: Dice) -> bool:
     reply = exchange.execute()
     if not reply.startswith(_LACKS_SCRIPT):
-        dice.copies.append(exchange)
+        dice.copies.append((time.monotonic(), exchange))
     exchange.answer(reply)
     return True
 
