@@ -129,14 +129,16 @@ class Knowledge:
         """Return the last record."""
         record = self.record
         while (later := record.link.next.get(0)) is not None:
-            record = later
-        self.record = record
+            self.record = record = later  # and look again: another thread may have gone on meanwhile
         return record
 
     def _install(self, record: Record, new: Record) -> bool:
         """Install the successor of a record; False if another caller has done so."""
-        won = record.link.next.setdefault(0, new) is new  # the atomic step
-        self.now()
+        try:
+            won = record.link.next.setdefault(0, new) is new  # the atomic step
+            self.now()
+        finally:
+            self.now()  # for if the first was interrupted: then calls would go on with a record of before
         return won
 
     def __getstate__(self) -> dict[str, object]:
