@@ -76,34 +76,44 @@ def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..
     made = list[CallAndOutcome | None]([None]) * len(runs)
     replies: Sequence[Outcome] = [None] * len(calls)
     try:
-        if calls:
-            try:
-                replies = yield Many(calls)
-            except Exception as error:  # of all calls
-                replies = [error] * len(calls)
-            made = list(zip(calls, replies, strict=True))
-            if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
-                answers = Answers(merge_replies(runs, made), map(_asked, runs, calls))
-                for call in calls:
-                    call.session.free.append(call.session)
-                calls = []  # the caller gets what they did
-                return answers
-        operations = [
-            _recorded(
-                parts, run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own)
-            )
-            for run, own in zip(runs, made, strict=True)
-        ]
-        return merged(items, (yield from _gathered(runs, operations)), parts)
+        try:
+            if calls:
+                try:
+                    replies = yield Many(calls)
+                except Exception as error:  # of all calls
+                    replies = [error] * len(calls)
+                made = list(zip(calls, replies, strict=True))
+                if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
+                    answers = Answers(merge_replies(runs, made), map(_asked, runs, calls))
+                    for call in calls:
+                        call.session.free.append(call.session)
+                    calls = []  # the caller gets what they did
+                    return answers
+            added = _added_by(runs, made, items, parts)
+            return merged(items, (yield from _gathered(runs, added)), parts)
+        finally:
+            if calls:
+                for run, call, reply in zip(runs, calls, replies, strict=True):
+                    run.part.membership.leave(call, reply)
     except BatchInterruptedError:  # the caller gets the answers with the error
         raise
     except BaseException:  # the caller was cancelled or interrupted
         for _, part in parts:
             part.leave()
         raise
-    finally:
-        for run, call, reply in zip(runs, calls, replies, strict=False):
-            run.part.membership.leave(call, reply)
+
+
+def _added_by(
+    runs: Sequence[ShardItems],
+    made: Sequence[CallAndOutcome | None],
+    items: Sequence[object],
+    parts: Parts,
+) -> list[Op[list[bool]]]:
+    """Return the operation of each shard that adds its items, and goes on with the call that was made."""
+    return [
+        _recorded(parts, run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own))
+        for run, own in zip(runs, made, strict=True)
+    ]
 
 
 def test(runs: Sequence[ShardItems], count: int, merged: Callable[..., list[bool]]) -> Op[list[bool]]:

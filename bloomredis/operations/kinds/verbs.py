@@ -211,7 +211,8 @@ class ItemOperations(ABC):
                 runs.append(run)
             run[item] = request
         attempts = [self.attempted([*run.values()]) for run in runs]
-        yield from attempts[0] if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
+        # Nothing else refers to an operation that runs, so that an interruption ends it at once.
+        yield from attempts.pop() if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
 
     def attempt_shared(self, requests: Sequence[ClaimRequest]) -> Op[list[ClaimState | Exception]]:
         """Make an attempt at the requests of several callers; return the claim or the error of each.
@@ -231,9 +232,11 @@ class ItemOperations(ABC):
 
     def attempted(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Make an attempt at requests of one group; each is answered or keeps its error."""
-        work = self.on_items(requests)
         try:
-            yield from untold(work) if requests[0].verb == "renew" else work
+            if requests[0].verb == "renew":
+                yield from untold(self.on_items(requests))
+            else:
+                yield from self.on_items(requests)
         except Exception as error:
             for request in requests:
                 if not request.is_done:
