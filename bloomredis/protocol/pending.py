@@ -16,7 +16,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import islice, zip_longest
 from typing import Final, NamedTuple
 
@@ -138,52 +137,42 @@ class PendingCalls:
                 if left := [each for each in self.items.pop(item, ()) if each != pending]:
                     self.items[item] = left
 
-    @contextmanager
     def checkout(
-        self, encoded: str | bytes, generation: bytes, token: Pending | None
-    ) -> Iterator[list[Pending]]:
-        """Take out the pending calls about an item; put them back if the block raises.
-
-        If every call counts, a call is not put back after an error with `final`: its answer can no longer be
-        known, and the next call counts by itself.
+        self, encoded: str | bytes, generation: bytes, token: Pending | None, mine: list[Pending]
+    ) -> list[Pending]:
+        """Take out the pending calls about an item; return those to ask about.
 
         :param token: the caller's token.  Without it all calls are taken out, or the oldest one if every
             call counts.
+        :param mine: gets the calls that are taken out.  The caller calls `put_back` after any error, also of
+            this method.
         """
-        item, mine = as_bytes(encoded), list[Pending]()
-        try:
-            with self._lock:
-                calls = self.items.get(item, [])
-                mine = [each for each in calls if each.generation == generation and token in (None, each)]
-                if self.every_call_counts:
-                    mine = mine[:1]
-                if others := [each for each in calls if each not in mine]:
-                    self.items[item] = others
-                else:
-                    self.items.pop(item, None)
-                if token is None:
-                    self._without_token.update((each, each.until) for each in mine if each.answer is None)
-            if (
-                token is not None and not mine and token not in self._without_token
-            ):  # a token of another object
-                # A token of another generation is void, like a pending call of another generation.
-                mine_or_theirs = [token] if generation.endswith(token.generation) else []
+        item = as_bytes(encoded)
+        with self._lock:
+            calls = self.items.get(item, [])
+            mine += [each for each in calls if each.generation == generation and token in (None, each)]
+            if self.every_call_counts:
+                del mine[1:]
+            if others := [each for each in calls if each not in mine]:
+                self.items[item] = others
             else:
-                mine_or_theirs = mine
-            yield mine_or_theirs
-        except BaseException as error:
-            try:
-                self._put_back(item, mine, error)
-            except BaseException:  # an interruption
-                self._put_back(item, mine, error)
-                raise
-            raise
+                self.items.pop(item, None)
+            if token is None:
+                self._without_token.update((each, each.until) for each in mine if each.answer is None)
+        if token is not None and not mine and token not in self._without_token:  # a token of another object
+            # A token of another generation is void, like a pending call of another generation.
+            return [token] if generation.endswith(token.generation) else []
+        return mine
 
-    def _put_back(self, item: bytes, calls: Sequence[Pending], error: BaseException) -> None:
-        """Put calls back about an item, after the error of the attempt to get their answers."""
+    def put_back(self, encoded: str | bytes, calls: Sequence[Pending], error: BaseException) -> None:
+        """Put calls back about an item, after the error of the attempt to get their answers.
+
+        If every call counts, a call is not put back after an error with `final`: its answer can no longer be
+        known, and the next call counts by itself.
+        """
         with self._lock:
             if calls and not (self.every_call_counts and getattr(error, "final", False)):
-                self._put(item, *calls)
+                self._put(as_bytes(encoded), *calls)
             for each in calls:
                 self._without_token.pop(each, None)
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any, Final
 from weakref import WeakSet
@@ -116,7 +115,7 @@ def _pending_answers_survive_the_filter(patch: Patch) -> None:
     )
     patch(pending, "leave", lambda self, item, _, *, answer: leave(self, item, b"", answer=answer))
     patch(pending, "find", lambda self, item, _, *rest: find(self, item, b"", *rest))
-    patch(pending, "checkout", lambda self, item, _, token: checkout(self, item, b"", token))
+    patch(pending, "checkout", lambda self, item, _, *rest: checkout(self, item, b"", *rest))
     patch(
         pending,
         "split_runs",
@@ -239,19 +238,16 @@ def _clones_share_names(patch: Patch) -> None:
 
 def _what_cannot_be_known_is_forgotten(patch: Patch) -> None:
     """A retry after a final error is answered as if no call had come before."""
-    checkout: Any = PendingCalls.checkout
+    put_back: Any = PendingCalls.put_back
 
-    @contextmanager
-    def taken(self: PendingCalls, encoded: str | bytes, *rest: Any) -> Iterator[list[Pending]]:
-        try:
-            with checkout(self, encoded, *rest) as calls:
-                yield calls
-        except OutcomeUnknownError as error:
-            if error.final:
-                self.items.pop(as_bytes(encoded), None)
-            raise
+    def forgotten(
+        self: PendingCalls, encoded: str | bytes, calls: Sequence[Pending], error: BaseException
+    ) -> None:
+        put_back(self, encoded, calls, error)
+        if isinstance(error, OutcomeUnknownError) and error.final:
+            self.items.pop(as_bytes(encoded), None)
 
-    patch(PendingCalls, "checkout", taken)
+    patch(PendingCalls, "put_back", forgotten)
 
 
 def _looks_are_not_compared(patch: Patch) -> None:

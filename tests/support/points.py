@@ -6,6 +6,7 @@ begins or goes on.  A handler of the program may raise there: Ctrl-C, a soft tim
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import inspect
 import sys
@@ -48,7 +49,10 @@ def interrupted_at(number: int, call: Callable[[], object]) -> Point | None:
 
 @contextmanager
 def raised_at(number: int, error: Callable[[], BaseException]) -> Iterator[list[str]]:
-    """Raise an error at the n-th point (from 0) within the library; yield the place, once it is reached."""
+    """Raise an error at the n-th point (from 0) within the library; yield the place, once it is reached.
+
+    The managers of contextlib count as its code.
+    """
     passed, where = 0, list[str]()
     before: dict[FrameType, int] = {}
 
@@ -71,7 +75,7 @@ def raised_at(number: int, error: Callable[[], BaseException]) -> Iterator[list[
         caller = frame.f_back
         if caller in before and before[caller] == dis.opmap["CALL"] and _is_inlined(frame):
             before[caller] = _UNCHECKED
-        if where or event != "call" or not frame.f_code.co_filename.startswith(_LIBRARY):
+        if where or event != "call" or not _is_traced(frame, caller):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return local
@@ -85,6 +89,13 @@ def raised_at(number: int, error: Callable[[], BaseException]) -> Iterator[list[
         sys.settrace(tracer)
         before.clear()  # or it keeps the frames, and the operations that they would close, in a cycle
         sys.unraisablehook = hook
+
+
+def _is_traced(frame: FrameType, caller: FrameType | None) -> bool:
+    """Return whether a frame is one of the library, or one of contextlib that it has called."""
+    if frame.f_code.co_filename == contextlib.__file__ and caller is not None:
+        frame = caller
+    return frame.f_code.co_filename.startswith(_LIBRARY)
 
 
 def _opcode(frame: FrameType) -> int:

@@ -8,7 +8,8 @@ they are then added one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
+from functools import partial
 from typing import Final, NoReturn, TypeVar, cast
 from zlib import crc32
 
@@ -374,7 +375,8 @@ class Membership:
         self, handle: Handle, packed: bytes, item: str | bytes, token: Pending | None
     ) -> Op[Flags]:
         """Add one pending item; of all retries, exactly one gets the answer of the pending call."""
-        with self._pending.checkout(item, handle.generation, token) as calls:
+
+        def ask(calls: Sequence[Pending]) -> Op[Flags]:
             if not calls:
                 return (yield from self._add(handle, (item,), packed))
             reply: Flags = 0
@@ -386,6 +388,30 @@ class Membership:
                 if pending.until <= clock.now():
                     raise_unknown(self._stored.name, None, [pending.token(item)])
             return reply
+
+        return self._taken_out(item, handle.generation, token, ask)
+
+    def _taken_out(
+        self,
+        item: str | bytes,
+        generation: bytes,
+        token: Pending | None,
+        ask: Callable[[Sequence[Pending]], Op[T]],
+    ) -> Op[T]:
+        """Take out the pending calls about an item and ask about them; put them back after an error.
+
+        This is no context manager: those of contextlib may be interrupted before their blocks begin.
+        """
+        mine: list[Pending] = []
+        try:
+            return (yield from ask(self._pending.checkout(item, generation, token, mine)))
+        except BaseException as error:
+            try:
+                self._pending.put_back(item, mine, error)
+            except BaseException:  # an interruption
+                self._pending.put_back(item, mine, error)
+                raise
+            raise
 
     def _ask_again(
         self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending, *, by_token: bool = False
@@ -425,9 +451,11 @@ class Membership:
             if pending is None:  # the other pending calls are of another generation
                 return any(each.generation == handle.generation for each in made)
             packed = handle.layout.pack_one(item)
-            taken = nullcontext() if keep else self._pending.checkout(item, handle.generation, pending)
-            with suppress(LayoutChanged), taken:
-                yield from self._ask_again(handle, packed, item, pending)
+            ask = partial(self._ask_again, handle, packed, item, pending)
+            with suppress(LayoutChanged):
+                yield from (
+                    ask() if keep else self._taken_out(item, handle.generation, pending, partial(_only, ask))
+                )
                 made.add(pending)
         return bool(made)
 
@@ -491,3 +519,8 @@ class Membership:
         if not self._retry_safe:
             return call((), ())
         return in_session(self._sessions, lambda own: call((own.next_call(check),), (own.key,)))
+
+
+def _only(ask: Callable[[], Op[T]], _: object) -> Op[T]:
+    """Ask about the one call that is known already."""
+    return ask()
