@@ -991,3 +991,20 @@ def test_the_pages_run(page: str, any_server: Server) -> None:
     """Each example of these pages runs."""
     make_django(any_server.url, Work())  # which configures Django
     pages.run(page, any_server)
+
+
+def test_a_repeat_gets_the_stored_response(any_server: Server) -> None:
+    """The last program of the page answers a repeat with the first response, and a second key anew."""
+    app = pages.run("idempotency", any_server)["app"]
+
+    async def ask() -> list[Any]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            sent = [("k1", "pen"), ("k1", "ink"), ("k2", "ink")]
+            answers = [
+                await client.post(f"/orders?article={article}", headers={HEADER: key})
+                for key, article in sent
+            ]
+        return [answer.json() for answer in answers]
+
+    assert asyncio.run(ask()) == [{"ordered": "pen"}, {"ordered": "pen"}, {"ordered": "ink"}]
