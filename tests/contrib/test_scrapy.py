@@ -771,6 +771,18 @@ def test_the_kind_of_the_filter(any_server: Server) -> None:
     assert made.request_seen(Request("https://example.org/"))
 
 
+def test_a_key_of_ones_own(any_server: Server) -> None:
+    """The fingerprinter of the page makes two addresses of one product one request."""
+    (text,) = (block.text for block in on_page(ROOT / "docs" / "scrapy.md") if "ByProduct" in block.text)
+    names: dict[str, Any] = {"__name__": "fingerprints"}
+    exec(text, names)  # noqa: S102 - the project's own page
+    of = {"REQUEST_FINGERPRINTER_CLASS": names["ByProduct"]}
+    made = DupeFilter.from_crawler(crawler("DupeFilter", any_server, **of))
+    asked = [("a", {"product": 7}), ("b", {"product": 7}), ("a", {}), ("a", {})]
+    requests = [Request(f"https://example.org/{path}", meta=meta) for path, meta in asked]
+    assert [made.request_seen(request) for request in requests] == [False, True, False, True]
+
+
 def test_settings_are_checked(any_server: Server) -> None:
     """An invalid value raises an error that names the setting."""
     nonsense = dict.fromkeys(("BLOOMREDIS_KIND", "BLOOMREDIS_FINGERPRINT", "BLOOMREDIS_ON_ERROR"), "nonsense")
