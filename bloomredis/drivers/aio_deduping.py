@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, closing
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from bloomredis import arguments
@@ -11,7 +12,7 @@ from bloomredis.bits.sizing import positive
 from bloomredis.drivers.batches import can_repeat_all
 from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.keyed import KeyedBatch
-from bloomredis.drivers.streams import Paced, Reader
+from bloomredis.drivers.streams import Paced, Reader, UntilLeft
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
 
@@ -24,7 +25,7 @@ DEDUPE_ITEMS: Final = 1000
 class Deduping(AsyncDriven):
     """Filters that pass on the new items of an iterable."""
 
-    async def dedupe(
+    def dedupe(
         self,
         items: Iterable[J] | AsyncIterable[J],
         *,
@@ -46,9 +47,7 @@ class Deduping(AsyncDriven):
         If a batch is interrupted, its items that are known to be new are yielded before the error is raised;
         `error.rest` has the items without an answer.  If the iterable raises, the items that it gave before
         are added first, and those that were new are yielded.  If the caller stops early, for example with
-        `break`, the items that were added but not yielded are new to the next call on this object.  With
-        asyncio that is so once the generator is closed, for which Python waits some turns of the loop: to
-        stop early, use ``async with contextlib.aclosing(seen.dedupe(items)) as new``.
+        `break`, the items that were added but not yielded are new to the next call on this object.
 
         :param key: a function that returns the value to add for an item, such as ``itemgetter("id")``; None
             adds the item itself.
@@ -58,9 +57,27 @@ class Deduping(AsyncDriven):
             are in the filter and were not yielded.
         :raises BatchInterruptedError: an error stopped a batch.
         """
-        own: Any = self  # `add_many` is a method of the filters
-        most, rows = positive("batch", batch), 0
         arguments.one_of("missing", missing, "keep", "drop", "raise")
+        most = positive("batch", batch)
+        # asyncio:
+        return UntilLeft(partial(self._deduped, items, key, missing, most))
+        # sync: return self._deduped(items, key, missing, most, [])
+        # both.
+
+    async def _deduped(
+        self,
+        items: Iterable[J] | AsyncIterable[J],
+        key: Callable[[J], Any] | None,
+        missing: arguments.Missing,
+        most: int,
+        opened: list[Generator[J, None, None]],
+    ) -> AsyncIterator[J]:
+        """Yield the new items.
+
+        :param opened: gets the generator of the batch whose items are yielded.
+        """
+        own: Any = self  # `add_many` is a method of the filters
+        rows = 0
         # asyncio:
         source = Reader(items, most) if isinstance(items, AsyncIterable) else Paced(items, most)
         # sync: source = Paced(items, most)
@@ -75,6 +92,7 @@ class Deduping(AsyncDriven):
                 except (BatchInterruptedError, *TRANSIENT) as error:
                     failed, answers = error, getattr(error, "results", ())
                 with closing(keyed.new_items(self._operations, answers)) as new:
+                    opened[:] = [new]
                     # asyncio:
                     for item in new:
                         yield item
@@ -84,3 +102,5 @@ class Deduping(AsyncDriven):
                     rest = [*keyed.items, *source.unsent()]
                     raise_batch_of_stream(failed, "dedupe", rest, can_repeat_all=can_repeat_all(items, rows))
                 rows += len(read)
+
+    _deduped.__code__ = _deduped.__code__.replace(co_name="dedupe")  # tracebacks show the public method

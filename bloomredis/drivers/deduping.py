@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final, TypeVar
 
@@ -47,9 +47,7 @@ class Deduping(Driven):
         If a batch is interrupted, its items that are known to be new are yielded before the error is raised;
         `error.rest` has the items without an answer.  If the iterable raises, the items that it gave before
         are added first, and those that were new are yielded.  If the caller stops early, for example with
-        `break`, the items that were added but not yielded are new to the next call on this object.  With
-        asyncio that is so once the generator is closed, for which Python waits some turns of the loop: to
-        stop early, use ``with contextlib.aclosing(seen.dedupe(items)) as new``.
+        `break`, the items that were added but not yielded are new to the next call on this object.
 
         :param key: a function that returns the value to add for an item, such as ``itemgetter("id")``; None
             adds the item itself.
@@ -59,9 +57,24 @@ class Deduping(Driven):
             are in the filter and were not yielded.
         :raises BatchInterruptedError: an error stopped a batch.
         """
-        own: Any = self  # `add_many` is a method of the filters
-        most, rows = positive("batch", batch), 0
         arguments.one_of("missing", missing, "keep", "drop", "raise")
+        most = positive("batch", batch)
+        return self._deduped(items, key, missing, most, [])
+
+    def _deduped(
+        self,
+        items: Iterable[J],
+        key: Callable[[J], Any] | None,
+        missing: arguments.Missing,
+        most: int,
+        opened: list[Generator[J, None, None]],
+    ) -> Iterator[J]:
+        """Yield the new items.
+
+        :param opened: gets the generator of the batch whose items are yielded.
+        """
+        own: Any = self  # `add_many` is a method of the filters
+        rows = 0
         source = Paced(items, most)
         with closing(source):
             for read in source:
@@ -73,8 +86,11 @@ class Deduping(Driven):
                 except (BatchInterruptedError, *TRANSIENT) as error:
                     failed, answers = error, getattr(error, "results", ())
                 with closing(keyed.new_items(self._operations, answers)) as new:
+                    opened[:] = [new]
                     yield from new
                 if failed is not None:
                     rest = [*keyed.items, *source.unsent()]
                     raise_batch_of_stream(failed, "dedupe", rest, can_repeat_all=can_repeat_all(items, rows))
                 rows += len(read)
+
+    _deduped.__code__ = _deduped.__code__.replace(co_name="dedupe")  # tracebacks show the public method

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from bloomredis.drivers.batches import batches
 
@@ -112,3 +112,28 @@ class Reader(Generic[T]):
             self._task.result()  # raises the source's error
             raise StopAsyncIteration
         return batch
+
+
+class UntilLeft(AsyncIterator[T]):
+    """The items of an async generator, which ends its open batch as soon as nobody wants more of them.
+
+    Python closes such a generator some turns of the loop later, when the next call may be on its way.
+
+    :param generate: returns the generator, given the list that gets the generator of each batch.
+    """
+
+    def __init__(self, generate: Callable[[list[Generator[T, None, None]]], Any]) -> None:
+        self._opened: list[Generator[T, None, None]] = []
+        self._items = generate(self._opened)
+
+    def __anext__(self) -> Awaitable[T]:
+        item: Awaitable[T] = self._items.__anext__()
+        return item
+
+    async def aclose(self) -> None:
+        """Close the generator."""
+        await self._items.aclose()
+
+    def __del__(self) -> None:
+        for batch in self._opened:
+            batch.close()
