@@ -97,7 +97,7 @@ def following() -> str:
     return "followed"
 
 
-@app.task(base=Once, seen=seen, lease=1.0)
+@app.task(base=Once, seen=seen, lease=10.0)
 def member(order: str) -> None:
     """Ship an order, as a member of a chord or a chain."""
     notes.rpush("ended", order)
