@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import numpy as np
 
+from bloomredis.errors import FilterLostError
 from tests.simulation.environment import modules
 
 _SHARED: Final = (
@@ -43,7 +44,7 @@ class Forked:
 
     def __call__(self, thing: Any) -> Any:
         """Return the child's object for one of the parent's."""
-        if isinstance(thing, _SHARED):
+        if isinstance(thing, _SHARED) and not isinstance(thing, FilterLostError):
             return thing
         if id(thing) in self.copies:
             return self.copies[id(thing)]
@@ -64,9 +65,8 @@ class Forked:
         empty.clear()
         self.copies[id(thing)] = empty
         if isinstance(thing, dict):
-            empty.update(
-                {self(key): self(value) for key, value in [*thing.items()]}
-            )  # a finaliser may add to it
+            present = [*thing.items()]  # a finaliser may add to it meanwhile
+            empty.update({self(key): self(value) for key, value in present})
         elif isinstance(thing, set):
             empty.update(map(self, thing))
         else:
@@ -76,6 +76,10 @@ class Forked:
     def _made(self, thing: Any) -> Any:
         if isinstance(thing, np.ndarray | bytearray):
             return bytearray(thing) if isinstance(thing, bytearray) else self._array(thing)
+        if isinstance(thing, FilterLostError):
+            made = copy.copy(thing)
+            made.told = self(thing.told)  # a process tells its own callers
+            return made
         if isinstance(thing, types.MethodType):
             return types.MethodType(thing.__func__, self(thing.__self__))
         if isinstance(thing, partial):
