@@ -127,9 +127,10 @@ class Knowledge:
 
     def now(self) -> Record:
         """Return the last record."""
-        record = self.record
-        while (later := record.link.next.get(0)) is not None:
-            self.record = record = later  # and look again: another thread may have gone on meanwhile
+        while (record := self.record).link.next.get(0) is not None:
+            while (later := record.link.next.get(0)) is not None:
+                record = later
+            self.record = record  # and look again: another thread may have gone on meanwhile
         return record
 
     def _install(self, record: Record, new: Record) -> bool:
