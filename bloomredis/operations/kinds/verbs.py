@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Generator, Sequence
 from datetime import timedelta
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from bloomredis import arguments
-from bloomredis.arguments import listed
 from bloomredis.bits.batch import Encoded
-from bloomredis.errors import ClaimLostError, FilterFullError
-from bloomredis.operations.claims.calls import MOST_CLAIMS, Claims
-from bloomredis.operations.claims.patience import ask, patient, retry_patiently
-from bloomredis.operations.claims.requests import ClaimRequest, Verb
-from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
-from bloomredis.operations.codec import Codec
-from bloomredis.operations.items.outcomes import raise_interrupted
+from bloomredis.operations.claims.verbs import ClaimOperations
 from bloomredis.operations.options import Options
-from bloomredis.protocol.gather import error_to_raise, gather
-from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.pending import Answers
 from bloomredis.protocol.receipts import Session, Sessions, in_session
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Stored
-from bloomredis.stored.state.knowledge import Emptying, untold
+from bloomredis.stored.state.knowledge import Emptying
 
 if TYPE_CHECKING:
     from bloomredis.operations.whole.info import FilterInfo
 
 T = TypeVar("T")
-C = TypeVar("C")
 StoreAnswers = Callable[[Encoded, Sequence[bool]], None]
 """Stores the answers to an add of encoded items, for a retry."""
-
-
-_MOST_CALLS: Final = 5
-"""The most scripts about claims that share a round trip."""
 
 
 def _nothing() -> Op[list[bool]]:
@@ -47,17 +32,9 @@ def _nothing() -> Op[list[bool]]:
     yield  # makes this a generator
 
 
-class Part(Protocol):
-    """A filter in one part, or one part of a filter."""
-
-    claims: Claims
-
-
-class ItemOperations(ABC):
+class ItemOperations(ClaimOperations):
     """The operations of every filter; subclasses implement the abstract ones."""
 
-    name: str
-    codec: Codec
     options: Options
     stored: Stored
     sessions: Sessions
@@ -71,197 +48,6 @@ class ItemOperations(ABC):
         """Return for each item, in order, whether it is in the filter."""
         encoded = self.codec.encode_all(items)
         return self.contains_encoded(encoded) if encoded else _nothing()
-
-    # -- claims
-
-    def claim(self, item: object, options: ClaimOptions) -> ClaimRequest:
-        """Return the request to claim an item, unless it is done or another worker holds it."""
-        return ClaimRequest("claim", ClaimState.new(item, self.codec.encode(item), options), options)
-
-    def claim_many(
-        self,
-        items: Iterable[object],
-        lease: float | timedelta,
-        make: Callable[[ClaimState], C],
-        owner: str | None = None,
-    ) -> Op[list[C]]:
-        """Claim items; return `make(state)` of each claim, in order.  Equal items share one claim."""
-        options, batch = ClaimOptions.of(lease, owner), listed(items)
-        own, places = _distinct(map(as_bytes, self.codec.encode_all(batch)))
-        states = [ClaimState.new(batch[i], code, options) for code, i in own.items()]
-        requests = [ClaimRequest("claim", state, options) for state in states]
-        for request in requests:
-            request.fills = True
-        try:
-            yield from self._answer(requests)
-            failed = [each for each in requests if not each.is_done]
-            answered = requests[: requests.index(failed[0])] if failed else requests
-            made = [make(each.state) for each in answered]
-            claims = [made[place] for place in takewhile(lambda place: place < len(made), places)]
-        except BaseException:  # the caller was cancelled or interrupted
-            for request in requests:
-                request.state.leave()
-            raise
-        for request in requests[len(made) :]:
-            request.state.leave()
-        if failed:
-            errors = [cast("Exception", each.error) for each in failed]
-            raise_interrupted("claim_many", claims, batch, error_to_raise(errors))
-        return claims
-
-    def commit(self, state: ClaimState) -> ClaimRequest:
-        """Return the request to add the item to the filter and end the claim, in one step."""
-        if not (is_done := state.status == "done"):
-            state.end()
-        return ClaimRequest("commit", state, is_done=is_done)
-
-    def commit_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
-        """Commit claims in one round trip; return the state of each afterwards."""
-        return self._end_many("commit", claims, states)
-
-    def release(self, state: ClaimState) -> ClaimRequest:
-        """Return the request to release the item."""
-        if not (is_done := state.status != "claimed"):
-            state.end()
-        return ClaimRequest("release", state, is_done=is_done)
-
-    def release_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
-        """Release claims in one round trip; return the state of each afterwards."""
-        return self._end_many("release", claims, states)
-
-    def extend(self, state: ClaimState, lease: float | timedelta) -> ClaimRequest:
-        """Return the request to hold the item for `lease` seconds (or a timedelta) from now."""
-        state.use()
-        return ClaimRequest("extend", state, lease=arguments.lease(lease))
-
-    def extend_many(
-        self, claims: Sequence[object], states: Sequence[ClaimState], lease: float | timedelta
-    ) -> Op[list[ClaimStatus]]:
-        """Extend claims in one round trip; return the state of each afterwards."""
-        return self._end_many("extend", claims, states, arguments.lease(lease))
-
-    def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
-        """Renew the leases of claims in one round trip; return the error of each that failed."""
-        requests = [ClaimRequest("renew", each, lease=each.lease) for each in states]
-        yield from self.attempt(requests)
-        return [each.error for each in requests]
-
-    def claim_key(self, encoded: bytes) -> bytes:
-        """Return the key of the claim on an item; the filter must be open."""
-        return self.part_of(encoded).claims.key(encoded)
-
-    def _end_many(
-        self,
-        verb: Verb,
-        claims: Sequence[object],
-        states: Sequence[ClaimState],
-        lease: int = 0,
-    ) -> Op[list[ClaimStatus]]:
-        """Make a request for each claim; return the state of each afterwards.
-
-        A claim that is not held keeps its state.
-
-        :param claims: the caller's objects, for the error of an interrupted batch.
-        """
-        requests = {id(each): ClaimRequest(verb, each, lease=lease) for each in states}
-        for state in states:
-            state.use()
-            if verb != "extend":
-                state.end()
-        yield from self._answer([*requests.values()])
-        failed = {
-            key: each.error
-            for key, each in requests.items()
-            if each.error is not None and not isinstance(each.error, ClaimLostError)
-        }
-        answered = takewhile(lambda state: id(state) not in failed, states)
-        statuses = [state.status for state in answered]
-        if failed:
-            raise_interrupted(f"{verb}_many", statuses, claims, error_to_raise([*failed.values()]))
-        return statuses
-
-    def _answer(self, requests: Sequence[ClaimRequest]) -> Op[None]:
-        """Make requests, and retry the failed commits as long as that is worthwhile."""
-        yield from self.attempt(requests)
-        yield from retry_patiently(requests, self.attempt)
-
-    def answer_one(self, request: ClaimRequest, *, shares: bool = False) -> Op[ClaimState]:
-        """Make a request; retry a commit while that is worthwhile.
-
-        :param shares: let the driver answer it together with the requests of other callers.
-        """
-        return patient(request, ask if shares else self.attempt_one)
-
-    def attempt_one(self, request: ClaimRequest) -> Op[ClaimState]:
-        """Make an attempt at a request; return the claim, or raise the error."""
-        return self.on_item(request.encoded, lambda part: part.claims.one(request))
-
-    def attempt(self, requests: Sequence[ClaimRequest]) -> Op[None]:
-        """Make an attempt at requests; each is answered or keeps its error.
-
-        Simultaneous scripts share a round trip.  Two requests about one item must not be in one script.
-        """
-        runs = list[dict[bytes, ClaimRequest]]()
-        current = dict[Hashable, dict[bytes, ClaimRequest]]()
-        for request in requests:
-            group, item = request.group, request.encoded
-            run = current.get(group)
-            if run is None or item in run or (len(run) >= MOST_CLAIMS and request.verb != "claim"):
-                run = current[group] = {}
-                runs.append(run)
-            run[item] = request
-        attempts = [self.attempted([*run.values()]) for run in runs]
-        # Nothing else refers to an operation that runs, so that an interruption ends it at once.
-        yield from attempts.pop() if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
-
-    def attempt_shared(self, requests: Sequence[ClaimRequest]) -> Op[list[ClaimState | Exception]]:
-        """Make an attempt at the requests of several callers; return the claim or the error of each.
-
-        A caller that has gone by then leaves its claim to the next one (`ClaimState.leave`).
-        """
-        try:
-            yield from self.attempt(requests)
-            # A full filter has refused the first of these, and the script has not looked at the others.
-            refused = [each for each in requests if isinstance(each.error, FilterFullError)]
-            yield from gather(self.attempted([each]) for each in refused[1:])
-        except BaseException:  # the task of the batch was cancelled
-            for request in requests:
-                request.state.leave()
-            raise
-        return [each.error or each.state for each in requests]
-
-    def attempted(self, requests: Sequence[ClaimRequest]) -> Op[None]:
-        """Make an attempt at requests of one group; each is answered or keeps its error."""
-        try:
-            if requests[0].verb == "renew":
-                yield from untold(self.on_items(requests))
-            else:
-                yield from self.on_items(requests)
-        except Exception as error:
-            for request in requests:
-                if not request.is_done:
-                    request.error = error
-
-    @abstractmethod
-    def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:
-        """Make an attempt at requests of one group, on the parts of the filter that have the items."""
-
-    def token(self, state: ClaimState) -> str:
-        """Return the token of a claim, from which another process makes the same claim."""
-        state.use()
-        return token_of(state, self.name)
-
-    def from_token(self, token: str) -> ClaimState:
-        """Return the claim of a token."""
-        return parse_token(token, self.name)
-
-    @abstractmethod
-    def on_item(self, encoded: bytes, call: Callable[[Any], Op[T]]) -> Op[T]:
-        """Run an operation on the part of the filter that has an item."""
-
-    @abstractmethod
-    def part_of(self, encoded: bytes) -> Part:
-        """Return the part that has an item; the filter must be open."""
 
     @abstractmethod
     def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
@@ -359,10 +145,3 @@ class ItemOperations(ABC):
     @abstractmethod
     def discard_pending(self) -> None:
         """Discard the pending items of earlier generations, since the filter was cleared or deleted."""
-
-
-def _distinct(encoded: Iterable[bytes]) -> tuple[dict[bytes, int], list[int]]:
-    """Return the index at which each distinct item first occurs, and the place among them of each item."""
-    found: dict[bytes, tuple[int, int]] = {}
-    places = [found.setdefault(code, (i, len(found)))[1] for i, code in enumerate(encoded)]
-    return {code: first for code, (first, _) in found.items()}, places
