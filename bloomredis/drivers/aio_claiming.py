@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from bloomredis import arguments
 from bloomredis.arguments import Renew
@@ -29,7 +29,6 @@ from bloomredis.drivers.once import (
 from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 from bloomredis.operations.codec import WorkItem
 from bloomredis.operations.options import I
-from bloomredis.protocol.steps import Op
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,12 +125,12 @@ class Claimer(AsyncDriven, Generic[I]):
 
         :raises BatchInterruptedError: an error stopped the batch; call this again with `error.rest`.
         """
-        return await self._each(self._operations.commit_many, claims)
+        return await self._each("commit", claims)
 
     @observed
     async def release_many(self, claims: Iterable[Claim]) -> list[ClaimStatus]:
         """Release claims; return the state of each afterwards, as `commit_many` does."""
-        return await self._each(self._operations.release_many, claims)
+        return await self._each("release", claims)
 
     @observed
     async def extend_many(self, claims: Iterable[Claim], lease: float | timedelta) -> list[ClaimStatus]:
@@ -140,15 +139,16 @@ class Claimer(AsyncDriven, Generic[I]):
         A lease that would have ended later stays as it is.
         The state is `"claimed"` or `"lost"`: see `commit_many`.
         """
-        return await self._each(self._operations.extend_many, claims, lease)
+        return await self._each("extend", claims, arguments.lease(lease))
 
     async def _each(
         self,
-        call: Callable[..., Op[list[ClaimStatus]]],
+        verb: Literal["commit", "release", "extend"],
         claims: Iterable[Claim],
-        *rest: float | timedelta,
+        lease: int = 0,
     ) -> list[ClaimStatus]:
-        return await self._run_claims(call(*states_of(self, claims, Claim), *rest))
+        changed = self._operations.change_many(verb, *states_of(self, claims, Claim), lease)
+        return await self._run_claims(changed)
 
     @overload
     def once(

@@ -53,12 +53,12 @@ class Claim(HeldClaim):
         :raises OutcomeUnknownError: no answer came; a retry on the same object returns the answer of this
             call.
         """
-        await self._answer(self._operations.commit(self._state))
+        await self._answer(self._operations.end("commit", self._state))
 
     @observed
     async def release(self) -> None:
         """Release the item at once.  If it is not held any more, nothing happens."""
-        await self._answer(self._operations.release(self._state))
+        await self._answer(self._operations.end("release", self._state))
 
     @observed
     async def extend(self, lease: float | timedelta) -> None:

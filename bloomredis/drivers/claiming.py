@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from bloomredis import arguments
 from bloomredis.arguments import Renew
@@ -28,7 +28,6 @@ from bloomredis.drivers.once import (
 from bloomredis.operations.claims.state import ClaimOptions, ClaimStatus
 from bloomredis.operations.codec import WorkItem
 from bloomredis.operations.options import I
-from bloomredis.protocol.steps import Op
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -113,12 +112,12 @@ class Claimer(Driven, Generic[I]):
 
         :raises BatchInterruptedError: an error stopped the batch; call this again with `error.rest`.
         """
-        return self._each(self._operations.commit_many, claims)
+        return self._each("commit", claims)
 
     @observed
     def release_many(self, claims: Iterable[Claim]) -> list[ClaimStatus]:
         """Release claims; return the state of each afterwards, as `commit_many` does."""
-        return self._each(self._operations.release_many, claims)
+        return self._each("release", claims)
 
     @observed
     def extend_many(self, claims: Iterable[Claim], lease: float | timedelta) -> list[ClaimStatus]:
@@ -127,15 +126,16 @@ class Claimer(Driven, Generic[I]):
         A lease that would have ended later stays as it is.
         The state is `"claimed"` or `"lost"`: see `commit_many`.
         """
-        return self._each(self._operations.extend_many, claims, lease)
+        return self._each("extend", claims, arguments.lease(lease))
 
     def _each(
         self,
-        call: Callable[..., Op[list[ClaimStatus]]],
+        verb: Literal["commit", "release", "extend"],
         claims: Iterable[Claim],
-        *rest: float | timedelta,
+        lease: int = 0,
     ) -> list[ClaimStatus]:
-        return self._run_claims(call(*states_of(self, claims, Claim), *rest))
+        changed = self._operations.change_many(verb, *states_of(self, claims, Claim), lease)
+        return self._run_claims(changed)
 
     @overload
     def once(

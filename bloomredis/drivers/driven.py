@@ -86,13 +86,13 @@ class AsyncDriven(Bound[AsyncClient]):
         return await self._run(operation)
 
     async def _answer(self, request: ClaimRequest) -> ClaimState:
-        if not request.is_done and of_task.get() is None:
+        if request.outcome is None and of_task.get() is None:
             sender = self._requests
             call = sender.share(request, self._operations.attempt_one, request)
             try:  # the usual case, without an operation that the driver would execute step by step
                 return await call
             except Exception as error:
-                request.error = error
+                request.outcome = error
             except (asyncio.CancelledError, GeneratorExit):
                 sender.abandon(call)
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from bloomredis import arguments
 from bloomredis.asyncio import Claim
 from bloomredis.operations.claims.state import ClaimOptions
 from tests.simulation.entries import in_local_cache
@@ -155,8 +156,9 @@ def _operation(world: World, call: Call, verb: str, items: Sequence[int]) -> Any
 
 def _of_many(f: Any, verb: str, claims: list[Any]) -> Any:
     """Return the call about several claims, of operations or of an asyncio filter."""
-    given = [claims] if hasattr(f, "with_client") else [claims, claims]
-    return getattr(f, verb)(*given, *([EXTENDED] if verb == "extend_many" else []))
+    if hasattr(f, "with_client"):
+        return getattr(f, verb)(claims, *([EXTENDED] if verb == "extend_many" else []))
+    return f.change_many(verb.removesuffix("_many"), claims, claims, arguments.lease(EXTENDED))
 
 
 def _start_task(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
@@ -208,8 +210,8 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
         f.claim(items[0], ClaimOptions.of(LEASE, request.holder))
     ),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE, _same),
-    "commit": lambda f, request, _: ended(f, f.commit(request.held)),
-    "release": lambda f, request, _: ended(f, f.release(request.held)),
+    "commit": lambda f, request, _: ended(f, f.end("commit", request.held)),
+    "release": lambda f, request, _: ended(f, f.end("release", request.held)),
     "extend": lambda f, request, _: ended(f, f.extend(request.held, EXTENDED)),
     "renew": lambda f, request, _: f.renew_many([request.held]),
 }

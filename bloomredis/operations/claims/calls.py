@@ -81,7 +81,7 @@ class Claims:
     def one(self, request: ClaimRequest) -> Op[ClaimState]:
         """Make an attempt at one request; return the claim, or raise the error."""
         handle, verb, state = self._stored.handle, request.verb, request.state
-        request.error = None
+        request.outcome = None
         if handle is not None and verb == "claim" and not (self._pending.owners or self._pending.left):
             yield from self._claim_one(handle, request)
         elif (
@@ -92,14 +92,12 @@ class Claims:
             yield from self._commit_one(handle, request)
         else:
             yield from self.each([request])
-        if request.error is not None:
-            raise request.error
-        return request.state
+        return state if request.outcome is state else request.answer()
 
     def each(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Make an attempt at requests of one group about different items."""
         for request in requests:
-            request.error = None
+            request.outcome = None
         yield from _ATTEMPTS[requests[0].verb](self, requests)
 
     # -- claims
@@ -119,7 +117,7 @@ class Claims:
         try:
             if type(outcome) is bytes and outcome == b"c" and not is_late(sent, lease):
                 state.left_to = self._pending.left
-                state.status, state.until, request.is_done = "claimed", sent + lease / 1000, True
+                state.status, state.until, request.outcome = "claimed", sent + lease / 1000, state
             else:
                 yield from self._claim_run(handle, (request,), packed, options, (call, outcome, owner, sent))
         except LayoutChanged:
@@ -128,10 +126,10 @@ class Claims:
             self._store_owners(keys, [[owner]], options)
             raise
 
-    def _claim(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+    def claim(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Claim items, in one or more scripts."""
         rounds, options = None, requests[0].options
-        while left := [each for each in requests if not each.is_done]:
+        while left := [each for each in requests if each.outcome is None]:
             handle = yield from self._stored.acquire()
             run = left[: min(MOST_CLAIMS, handle.items)]
             packed = _packed(handle.layout, run)
@@ -145,7 +143,7 @@ class Claims:
         """Return how many claims of a batch are held, if they take the room of the filter."""
         if not (self._stored.refuses and requests[0].fills):
             return None
-        return sum(each.is_done and each.state.status == "claimed" for each in requests)
+        return sum(each.outcome is each.state and each.state.status == "claimed" for each in requests)
 
     def _claim_run(
         self,
@@ -220,7 +218,7 @@ class Claims:
                 until, held = busy_until(next(left), request.options.holder)
             state.left_to = self._pending.left
             state.status, state.until, state.held = STATUSES[answer], until, held
-            request.is_done = True
+            request.outcome = state
 
     def _take_owners(
         self, keys: Sequence[bytes], owners: Sequence[list[bytes]], options: ClaimOptions
@@ -264,7 +262,7 @@ class Claims:
         """Claim busy items again, each under these owners."""
         for request, owners in busy:
             self._store_owners([self.key(request.encoded)], [owners], options)
-            request.is_done = False
+            request.outcome = None
         requests = [request for request, _ in busy]
         yield from self._claim_run(handle, requests, _packed(handle.layout, requests), options)
 
@@ -293,7 +291,7 @@ class Claims:
         except LayoutChanged:
             yield from self.each([request])
 
-    def _commit(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+    def commit(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Add items to the filter and end their claims."""
         for request in _uncommitted(requests):
             request.state.loss_unreported = False
@@ -333,7 +331,7 @@ class Claims:
                 (is_done,) = yield from self._stored.test(handle, (request.encoded,), packed)
                 state = request.state
                 state.session = None  # the result of a pending commit is gone with its filter
-                request.fail(lost_error(state, is_done=is_done))
+                request.outcome = lost_error(state, is_done=is_done)
         return ours
 
     def _commit_call(
@@ -367,7 +365,7 @@ class Claims:
             self._end_commit(request, answer)
         if answers != _REUSED and len(answers) < len(requests):
             yield from self._stored.refused(_no_room(), call.handle)
-        if not all(each.is_done for each in requests):
+        if any(each.outcome is None for each in requests):
             raise LayoutChanged
 
     def _end_commit(self, request: ClaimRequest, answer: str) -> None:
@@ -375,7 +373,7 @@ class Claims:
         if answer == _REUSED:
             state.session = None
             if state.status == "done":  # a concurrent commit freed the session; another call uses it
-                request.is_done = True
+                request.outcome = state
             else:  # a clone of this machine or process has used it
                 self._sessions.after_fork()
             return
@@ -387,14 +385,12 @@ class Claims:
         used, state.session = state.session, None
         if used is not None:
             used.free.append(used)
-        if state.status == "done":
-            request.is_done = True
-        else:
-            request.fail(lost_error(state, is_done=answer == _DONE))
+        is_done = answer == _DONE
+        request.outcome = state if state.status == "done" else lost_error(state, is_done=is_done)
 
     # -- releases and extensions
 
-    def _release(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+    def release(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Release items; nothing happens for one that is not held any more."""
         held = [each for each in requests if each.state.status == "claimed"]
         answers = (yield from self._call(_RELEASE, held, (), ())) if held else ""
@@ -404,24 +400,20 @@ class Claims:
             if state.status == "claimed" and (answer == "1" or state.session is None):
                 state.status, state.session = "released", None
         for request in requests:
-            request.is_done = True
+            request.outcome = request.state
 
-    def _extend(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+    def extend(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Hold items for the requests' lease from now on."""
         for request in requests:
             _check(request)
-        yield from self._extended([each for each in requests if not each.is_done])
+        yield from self._extended([each for each in requests if each.outcome is None])
 
-    def _renew(self, requests: Sequence[ClaimRequest]) -> Op[None]:
+    def renew(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Let leases last their full length from now, unless a commit or release has begun."""
-        wanted = []
         for request in requests:
-            state = request.state
-            if state.is_renewable:
-                wanted.append(request)
-            else:
-                request.is_done = True
-        yield from self._extended(wanted)
+            if not request.state.is_renewable:
+                request.outcome = request.state
+        yield from self._extended([each for each in requests if each.outcome is None])
 
     def _extended(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         record = [self._stored.key] if self._stored.has_layers else []
@@ -435,14 +427,14 @@ class Claims:
                 state = request.state
                 if answer == "1":
                     state.prolong(lease, sent)
-                    request.is_done = True
+                    request.outcome = state
                 elif request.verb == "renew" and not state.is_renewable:
-                    request.is_done = True  # the commit or release has ended the claim
+                    request.outcome = state  # the commit or release has ended the claim
                 elif state.status != "claimed":
                     _check(request)  # so has a call beside this one
                 else:
                     state.loss_unreported = request.verb == "renew"
-                    request.fail(lost_error(state))
+                    request.outcome = lost_error(state)
             requests, late = [each for each in requests if each.error is None], is_late(sent, lease)
 
     def _call(
@@ -461,11 +453,11 @@ class Claims:
 
 
 _ATTEMPTS: Final[dict[str, Callable[[Claims, Sequence[ClaimRequest]], Op[None]]]] = {
-    "claim": Claims._claim,  # noqa: SLF001 - this and the following are of this module
-    "commit": Claims._commit,  # noqa: SLF001
-    "release": Claims._release,  # noqa: SLF001
-    "extend": Claims._extend,  # noqa: SLF001
-    "renew": Claims._renew,  # noqa: SLF001
+    "claim": Claims.claim,
+    "commit": Claims.commit,
+    "release": Claims.release,
+    "extend": Claims.extend,
+    "renew": Claims.renew,
 }
 
 
@@ -473,8 +465,8 @@ def _uncommitted(requests: Sequence[ClaimRequest]) -> list[ClaimRequest]:
     """Return the requests to commit that are left; a call beside this one may have committed a claim."""
     for request in requests:
         if request.state.status == "done":
-            request.is_done = True
-    return [each for each in requests if not each.is_done]
+            request.outcome = request.state
+    return [each for each in requests if each.outcome is None]
 
 
 def _further(options: ClaimOptions, taken: int | None) -> list[Part]:
@@ -524,7 +516,7 @@ def _check(request: ClaimRequest) -> None:
     try:
         check_held(request.state)
     except ClaimLostError as error:
-        request.fail(error)
+        request.outcome = error
 
 
 def _commits_of(reply: Reply, count: int) -> str:

@@ -30,25 +30,20 @@ def ask(request: ClaimRequest) -> Op[ClaimState]:
 
 def patient(request: ClaimRequest, attempt: Attempt) -> Op[ClaimState]:
     """Make a request, unless a first attempt has failed; retry a commit as long as that is worthwhile."""
-    if request.error is None:
-        if request.is_done:
-            return request.state
+    if request.outcome is None:
         try:
             return (yield from attempt(request))
         except Exception as error:
-            request.error = error
+            request.outcome = error
 
     def again(_: Sequence[ClaimRequest]) -> Op[None]:
-        request.error = None
         try:
-            request.state = yield from attempt(request)
+            request.outcome = yield from attempt(request)
         except Exception as error:
-            request.error = error
+            request.outcome = error
 
     yield from retry_patiently([request], again)
-    if request.error is not None:
-        raise request.error
-    return request.state
+    return request.answer()
 
 
 def retry_patiently(
@@ -76,7 +71,7 @@ def _is_worth_retry(request: ClaimRequest) -> bool:
     Without `retry_safe` a commit has no session, and is not retried if it may have been executed.
     """
     error, state = request.error, request.state
-    if error is None or request.is_done or request.verb != "commit":
+    if error is None or request.verb != "commit":
         return False
     if state.remaining == 0:
         return state.status == "done"  # by a call beside this one

@@ -22,12 +22,11 @@ class ClaimRequest:
     :ivar state: the claim; for the verb `claim` the one to make.
     :ivar options: of a claim to make.
     :ivar lease: of an extension, in ms.
-    :ivar error: the error of the last attempt, None without an error.
+    :ivar outcome: `state` once the request is answered, or the error of the last attempt; None before it.
     :ivar fills: the claim is one of a batch, which takes the room of a filter that stops at its capacity.
-    :ivar is_done: the request was answered, by the claim's state or by an error that a retry would get again.
     """
 
-    __slots__ = ("encoded", "error", "fills", "is_done", "lease", "options", "state", "verb")
+    __slots__ = ("encoded", "fills", "lease", "options", "outcome", "state", "verb")
 
     def __init__(
         self,
@@ -36,21 +35,27 @@ class ClaimRequest:
         options: ClaimOptions = ANY_OWNER,
         *,
         lease: int = 0,
-        is_done: bool = False,
     ) -> None:
         self.verb = verb
         self.state = state
         self.encoded = state.encoded
         self.options = options
         self.lease = lease
-        self.error: Exception | None = None
-        self.is_done, self.fills = is_done, False
+        self.outcome: ClaimState | Exception | None = None
+        self.fills = False
 
     @property
     def group(self) -> Hashable:
         """The value that the requests of one script call share."""
         return self.verb, self.options, self.lease
 
-    def fail(self, error: Exception) -> None:
-        """Record an answer that is an error."""
-        self.error, self.is_done = error, True
+    def answer(self) -> ClaimState:
+        """Return the claim, or raise the error of the last attempt."""
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.state
+
+    @property
+    def error(self) -> Exception | None:
+        """The error of the last attempt; None without an error."""
+        return self.outcome if isinstance(self.outcome, Exception) else None

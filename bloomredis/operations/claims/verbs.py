@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import timedelta
 from itertools import takewhile
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from bloomredis import arguments
 from bloomredis.arguments import listed
 from bloomredis.errors import ClaimLostError, FilterFullError
 from bloomredis.operations.claims.calls import MOST_CLAIMS, Claims
 from bloomredis.operations.claims.patience import ask, patient, retry_patiently
-from bloomredis.operations.claims.requests import ClaimRequest, Verb
+from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.outcomes import raise_interrupted
@@ -61,7 +61,7 @@ class ClaimOperations(ABC):
             request.fills = True
         try:
             yield from self._answer(requests)
-            failed = [each for each in requests if not each.is_done]
+            failed = [each for each in requests if each.error]
             answered = requests[: requests.index(failed[0])] if failed else requests
             made = [make(each.state) for each in answered]
             claims = [made[place] for place in takewhile(lambda place: place < len(made), places)]
@@ -72,40 +72,24 @@ class ClaimOperations(ABC):
         for request in requests[len(made) :]:
             request.state.leave()
         if failed:
-            errors = [cast("Exception", each.error) for each in failed]
-            raise_interrupted("claim_many", claims, batch, error_to_raise(errors))
+            raise_interrupted(
+                "claim_many", claims, batch, error_to_raise([each.error for each in failed if each.error])
+            )
         return claims
 
-    def commit(self, state: ClaimState) -> ClaimRequest:
-        """Return the request to add the item to the filter and end the claim, in one step."""
-        if not (is_done := state.status == "done"):
+    def end(self, verb: Literal["commit", "release"], state: ClaimState) -> ClaimRequest:
+        """Return the request to end a claim; a commit also adds the item to the filter, in the same step."""
+        request = ClaimRequest(verb, state)
+        if state.status == "done" if verb == "commit" else state.status != "claimed":
+            request.outcome = state
+        else:
             state.end()
-        return ClaimRequest("commit", state, is_done=is_done)
-
-    def commit_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
-        """Commit claims in one round trip; return the state of each afterwards."""
-        return self._end_many("commit", claims, states)
-
-    def release(self, state: ClaimState) -> ClaimRequest:
-        """Return the request to release the item."""
-        if not (is_done := state.status != "claimed"):
-            state.end()
-        return ClaimRequest("release", state, is_done=is_done)
-
-    def release_many(self, claims: Sequence[object], states: Sequence[ClaimState]) -> Op[list[ClaimStatus]]:
-        """Release claims in one round trip; return the state of each afterwards."""
-        return self._end_many("release", claims, states)
+        return request
 
     def extend(self, state: ClaimState, lease: float | timedelta) -> ClaimRequest:
         """Return the request to hold the item for `lease` seconds (or a timedelta) from now."""
         state.use()
         return ClaimRequest("extend", state, lease=arguments.lease(lease))
-
-    def extend_many(
-        self, claims: Sequence[object], states: Sequence[ClaimState], lease: float | timedelta
-    ) -> Op[list[ClaimStatus]]:
-        """Extend claims in one round trip; return the state of each afterwards."""
-        return self._end_many("extend", claims, states, arguments.lease(lease))
 
     def renew_many(self, states: Sequence[ClaimState]) -> Op[list[Exception | None]]:
         """Renew the leases of claims in one round trip; return the error of each that failed."""
@@ -117,18 +101,19 @@ class ClaimOperations(ABC):
         """Return the key of the claim on an item; the filter must be open."""
         return self.part_of(encoded).claims.key(encoded)
 
-    def _end_many(
+    def change_many(
         self,
-        verb: Verb,
+        verb: Literal["commit", "release", "extend"],
         claims: Sequence[object],
         states: Sequence[ClaimState],
         lease: int = 0,
     ) -> Op[list[ClaimStatus]]:
-        """Make a request for each claim; return the state of each afterwards.
+        """Commit, release or extend claims in one round trip; return the state of each afterwards.
 
         A claim that is not held keeps its state.
 
         :param claims: the caller's objects, for the error of an interrupted batch.
+        :param lease: of an extension, in ms.
         """
         requests = {id(each): ClaimRequest(verb, each, lease=lease) for each in states}
         for state in states:
@@ -206,8 +191,8 @@ class ClaimOperations(ABC):
                 yield from self.on_items(requests)
         except Exception as error:
             for request in requests:
-                if not request.is_done:
-                    request.error = error
+                if request.outcome is None:
+                    request.outcome = error
 
     @abstractmethod
     def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:

@@ -242,7 +242,7 @@ _OPERATIONS: Final[dict[str, Any]] = {
     **seats.VERBS,
     "claim": lambda f, ask: f.answer_one(f.claim(ask.items[0], ClaimOptions.of(ask.lease, None))),
     "claim_many": lambda f, ask: f.claim_many(ask.items, ask.lease, _same),
-    "commit": lambda f, ask: ended(f, f.commit(ask.claim[1])),
-    "release": lambda f, ask: ended(f, f.release(ask.claim[1])),
+    "commit": lambda f, ask: ended(f, f.end("commit", ask.claim[1])),
+    "release": lambda f, ask: ended(f, f.end("release", ask.claim[1])),
     "extend": lambda f, ask: ended(f, f.extend(ask.claim[1], ask.lease)),
 }
