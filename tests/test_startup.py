@@ -180,7 +180,7 @@ BloomFilter(client, "seen", capacity=1000, error_rate=0.01)
 print(*(name for name in sys.modules if name.startswith("bloomredis.")))
 """
     loaded = set(lines(program)[0].split())
-    others = {"counting", "layered", "rotating", "scaling", "sharded", "sharded_batches"}
+    others = {"counting", "layered", "rotating", "scaling", "sharded", "sharded_items"}
     assert not loaded & {f"bloomredis.operations.kinds.{name}" for name in others}
     unused = ("bloomredis.operations.whole.", *(f"bloomredis.stored.{each}." for each in STORED))
     assert not [name for name in loaded if name.startswith(unused)]

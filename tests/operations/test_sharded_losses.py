@@ -21,7 +21,7 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
 )
-from bloomredis.operations.kinds.sharded_batches import merge_answers
+from bloomredis.operations.kinds.sharded_items import merge_answers
 from bloomredis.stored.shards import record as shard_record
 from tests.support.inside import inside
 from tests.support.losing import LosingClient

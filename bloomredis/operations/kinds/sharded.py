@@ -13,7 +13,7 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.later import later
 from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.codec import Codec
-from bloomredis.operations.kinds import sharded_batches as batches
+from bloomredis.operations.kinds import sharded_items as batches
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.kinds.verbs import ItemOperations, StoreAnswers
 from bloomredis.operations.options import Common, Seconds, checked_options
