@@ -29,7 +29,7 @@ class Queueing(AsyncDriven, Generic[I]):
 
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         """
-        await self._run(self._operations.queue_add(pipe, item))
+        await self._run(self._operations.queue(pipe, item, adds=True))
 
     @observed
     async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
@@ -38,4 +38,4 @@ class Queueing(AsyncDriven, Generic[I]):
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         :raises FilterNotFoundError: there is no filter.
         """
-        await self._run(self._operations.queue_contains(pipe, item))
+        await self._run(self._operations.queue(pipe, item, adds=False))

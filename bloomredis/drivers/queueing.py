@@ -30,7 +30,7 @@ class Queueing(Driven, Generic[I]):
 
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         """
-        self._run(self._operations.queue_add(pipe, item))
+        self._run(self._operations.queue(pipe, item, adds=True))
 
     @observed
     def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
@@ -39,4 +39,4 @@ class Queueing(Driven, Generic[I]):
         :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         :raises FilterNotFoundError: there is no filter.
         """
-        self._run(self._operations.queue_contains(pipe, item))
+        self._run(self._operations.queue(pipe, item, adds=False))

@@ -65,8 +65,7 @@ def test_a_shard_that_comes_while_answers_are_kept(any_client: redis.Redis) -> N
     f.create()
     f.add("a")
     operations: Any = inside(f)
-    (place,) = operations._parts
-    part = operations._parts[place]
+    ((_, part),) = operations.items.parts()
     usual = part.answer_store
 
     def meanwhile() -> Any:
@@ -75,6 +74,6 @@ def test_a_shard_that_comes_while_answers_are_kept(any_client: redis.Redis) -> N
 
     part.answer_store = meanwhile
     keep = operations.answer_store()
-    assert len(operations._parts) == 8
+    assert len(operations.items.parts()) == 8
     keep([b"a"], [True])
     assert [f.add("a"), f.add("a")] == [True, False]

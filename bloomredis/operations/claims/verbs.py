@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import timedelta
 from itertools import takewhile
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from bloomredis import arguments
 from bloomredis.arguments import listed
@@ -144,9 +144,9 @@ class ClaimOperations(ABC):
         """
         return patient(request, ask if shares else self.attempt_one)
 
+    @abstractmethod
     def attempt_one(self, request: ClaimRequest) -> Op[ClaimState]:
         """Make an attempt at a request; return the claim, or raise the error."""
-        return self.on_item(request.encoded, lambda part: part.claims.one(request))
 
     def attempt(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Make an attempt at requests; each is answered or keeps its error.
@@ -206,10 +206,6 @@ class ClaimOperations(ABC):
     def from_token(self, token: str) -> ClaimState:
         """Return the claim of a token."""
         return parse_token(token, self.name)
-
-    @abstractmethod
-    def on_item(self, encoded: bytes, call: Callable[[Any], Op[T]]) -> Op[T]:
-        """Run an operation on the part of the filter that has an item."""
 
     @abstractmethod
     def part_of(self, encoded: bytes) -> Part:

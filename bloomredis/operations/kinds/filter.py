@@ -18,8 +18,8 @@ from bloomredis.operations.options import Options
 from bloomredis.protocol import forms
 from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.forks import process
-from bloomredis.protocol.pending import Answers, PendingCalls
-from bloomredis.protocol.receipts import Sessions, parse_token
+from bloomredis.protocol.pending import PendingCalls
+from bloomredis.protocol.receipts import Sessions
 from bloomredis.protocol.steps import Batches, Op
 from bloomredis.stored.foreign.bitmap import ForeignLayout
 from bloomredis.stored.header import COUNTING, FILTER
@@ -78,35 +78,11 @@ class FilterOperations(ItemOperations):
         self.items: Membership | CachedMembership = self.cache or self.membership
         self.claims = Claims(stored, self.sessions, self.pending, retry_safe=options.retry_safe)
 
-    def on_item(self, encoded: bytes, call: Callable[[Self], Op[T]]) -> Op[T]:  # noqa: ARG002 - it has one part
-        """Run an operation on the part of the filter that has an item."""
-        return call(self)
-
     def part_of(self, encoded: bytes) -> Self:  # noqa: ARG002
         """Return the part that has an item."""
         return self
 
     # -- items
-
-    def add(self, item: object, *, token: str | None = None) -> Op[bool]:
-        """Add an item; True if this call was the first to add it."""
-        encoded = self.codec.encode(item)
-        return self.items.add_one(encoded, None if token is None else parse_token(token, encoded))
-
-    def contains(self, item: object, *, by_reading: bool = False) -> Op[bool]:
-        """Return whether an item is in the filter.
-
-        :param by_reading: read the item's blocks without a script, if there are blocks.
-        """
-        return self.items.test_one(self.codec.encode(item), by_reading=by_reading)
-
-    def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
-        """Add encoded items; `items` are the caller's."""
-        return self.items.add(encoded, items)
-
-    def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
-        """Test encoded items."""
-        return self.items.test(encoded)
 
     def answer_store(self) -> StoreAnswers:
         """Return a function that stores answers for retries, for the present generation and process."""

@@ -121,10 +121,14 @@ class Queueing(FilterOperations):
     def _pipelines(self) -> Pipelines:
         return Pipelines(self.sessions)
 
-    def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
-        """Queue an add; its result in `pipe.execute()` is 1 or 0."""
-        handle = yield from self.stored.acquire()
+    def queue(self, pipe: AnyPipeline, item: object, *, adds: bool) -> Op[None]:
+        """Queue an add or a test; its result in `pipe.execute()` is 1 or 0."""
+        stored = self.stored
+        handle = yield from stored.acquire() if adds else stored.existing()
         packed, filling = handle.layout.pack_one(self.codec.encode(item)), self._pipelines.filling(pipe)
+        if not adds:
+            filling.put(pipe, stored.call(CONTAINS, handle, [packed], reads=True))
+            return
         keys: list[bytes] = []
         arguments: list[Part] = [packed]
         if self.options.retry_safe:
@@ -132,11 +136,4 @@ class Queueing(FilterOperations):
             arguments.append(session.next_call(crc32(packed, handle.check)))
             keys.append(session.key)
         # Only an object that refuses items of a full filter may find a refusal among the pipeline's results.
-        unlimited = not self.stored.refuses
-        filling.put(pipe, self.stored.call(ADD, handle, arguments, keys, unlimited=unlimited))
-
-    def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
-        """Queue a test; its result in `pipe.execute()` is 1 or 0."""
-        handle = yield from self.stored.existing()
-        packed, filling = handle.layout.pack_one(self.codec.encode(item)), self._pipelines.filling(pipe)
-        filling.put(pipe, self.stored.call(CONTAINS, handle, [packed], reads=True))
+        filling.put(pipe, stored.call(ADD, handle, arguments, keys, unlimited=not stored.refuses))

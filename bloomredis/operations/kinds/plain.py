@@ -78,14 +78,14 @@ class PlainOperations(Queueing, FilterOperations):
     def add_shared(self, encoded: Encoded) -> Op[Answers]:
         """Add the items of several callers; after one that a full filter refused, answer the others."""
         try:
-            return (yield from self.add_encoded(encoded, encoded))
+            return (yield from self.items.add(encoded, encoded))
         except BatchInterruptedError as error:
             refused, answers = error.__cause__, cast("Answers", error.results)
             if not isinstance(refused, FilterFullError):
                 raise
         left = encoded[len(answers) :]
         try:
-            for item, there in zip(left, (yield from self.contains_encoded(left)), strict=True):
+            for item, there in zip(left, (yield from self.items.test(left)), strict=True):
                 answers.append(cast("bool", (yield from self._behind(item, refused, there))))
         except BaseException:
             answers.leave()

@@ -1,7 +1,7 @@
-"""Batches of a sharded filter: each shard gets its items, all at once, and the answers are merged.
+"""Items of a sharded filter: each shard gets its own, all at once, and the answers are merged.
 
-If one call a shard is enough, these calls are made together.  If some of them need more than a reply, each
-shard goes on with its own.
+If one call a shard is enough for a batch, these calls are made together.  If some of them need more than a
+reply, each shard goes on with its own.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.operations.items.outcomes import interrupted_by, own_error
 from bloomredis.operations.items.packing import PACKED, packed_batch
 from bloomredis.operations.kinds.pipelines import Queueing
+from bloomredis.operations.options import Options
 from bloomredis.protocol.gather import error_to_raise, gather, loss_in
 from bloomredis.protocol.pending import Answers, Asked
+from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.replies import digits_of, is_answer
 from bloomredis.protocol.steps import Many, Op, Outcome
+from bloomredis.stored.shards.parts import StoredShard
+from bloomredis.stored.shards.shards import StoredShards
 from bloomredis.stored.state.handle import Handle
 
 T = TypeVar("T")
@@ -47,6 +51,106 @@ class ShardItems(NamedTuple):
     batch: Encoded | Prepared
 
 
+class ShardedItems:
+    """The shards of a filter, and the calls that add and test encoded items in them."""
+
+    def __init__(self, stored: StoredShards, options: Options) -> None:
+        self._stored = stored
+        self._options = options
+        self._parts: dict[StoredShard, Queueing] = {}
+
+    def parts(self) -> list[tuple[StoredShard, Queueing]]:
+        """Return the shards that were used, with their operations; threads may add more meanwhile."""
+        return list(self._parts.items())
+
+    def part(self, shard: StoredShard) -> Queueing:
+        """Return the operations of a shard."""
+        part = self._parts.get(shard)
+        if part is None:
+            part = self._parts.setdefault(shard, Queueing(shard, self._options))
+        return part
+
+    def part_of(self, item: bytes) -> Queueing:
+        """Return the shard that has an item; the filter must be open."""
+        return self.part(self._stored.shard_with(item))
+
+    def on_item(self, item: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        """Run an operation on the shard that has an item."""
+        if self._stored.handle is None:
+            yield from self._stored.acquire()
+        return (yield from call(self.part_of(item)))
+
+    def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
+        """Add an item; True if it was new."""
+        return self.on_item(item, lambda part: part.items.add_one(item, token))
+
+    def test_one(self, item: bytes, *, by_reading: bool = False) -> Op[bool]:
+        """Test an item, as `Membership` does."""
+        if self._stored.handle is None and (yield from self._stored.find()) is None:
+            return False
+        return (yield from self.part_of(item).items.test_one(item, by_reading=by_reading))
+
+    def add(
+        self, encoded: Encoded, source: Sequence[object], merged: Callable[..., Answers] | None = None
+    ) -> Op[Answers]:
+        """Add items; return for each whether it was new.
+
+        :param source: the items as the caller gave them, for the error of an interrupted batch.
+        :param merged: `answers_of_several` for the items of several callers.
+        """
+        yield from self._stored.acquire()
+        parts, runs = Parts(), self._split(encoded)
+        calls = _calls(runs, adds=True)
+        made = list[CallAndOutcome | None]([None]) * len(runs)
+        replies: Sequence[Outcome] = [None] * len(calls)
+        try:
+            if calls:
+                try:
+                    replies = yield Many(calls)
+                except Exception as error:  # of all calls
+                    replies = [error] * len(calls)
+                made = list(zip(calls, replies, strict=True))
+                if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
+                    answers = Answers(merge_replies(runs, made), map(_asked, runs, calls))
+                    for call in calls:
+                        call.session.free.append(call.session)
+                    calls = []  # the caller gets what they did
+                    return answers
+            added = _added_by(runs, made, source, parts)
+            return (merged or answers_of)(source, (yield from _gathered(runs, added)), parts)
+        except BatchInterruptedError:  # the caller gets the answers with the error
+            raise
+        except BaseException:  # the caller was cancelled or interrupted
+            for _, part in parts:
+                part.leave()
+            raise
+        finally:
+            for run, call, reply in zip(runs, calls, replies, strict=False):
+                run.part.membership.leave(call, reply)
+
+    def test(self, encoded: Encoded, merged: Callable[..., list[bool]] | None = None) -> Op[list[bool]]:
+        """Test items.
+
+        :param merged: `told_apart` for the items of several callers.
+        """
+        if (yield from self._stored.find()) is None:
+            return [False] * len(encoded)
+        runs = self._split(encoded)
+        calls, made = _calls(runs, adds=False), list[CallAndOutcome | None]([None]) * len(runs)
+        if calls:
+            made = list(zip(calls, (yield Many(calls)), strict=True))
+        pairs = list(zip(runs, made, strict=True))
+        if all(each and is_answer(each[1], len(run.own), len(run.own)) for run, each in pairs):
+            return merge_replies(runs, made)
+        operations = [run.part.membership.test(run.batch, each) for run, each in pairs]
+        return (merged or unless_interrupted)(len(encoded), (yield from _gathered(runs, operations)))
+
+    def _split(self, encoded: Encoded) -> list[ShardItems]:
+        """Return the items of each shard that has items of a batch; the filter must be open."""
+        parted = {self.part(shard): own for shard, own in self._stored.parted(encoded).items()}
+        return split(encoded, parted, self._stored.handle)
+
+
 def split(
     encoded: Encoded, parted: Mapping[Queueing, NDArray[np.intp]], handle: Handle | None
 ) -> list[ShardItems]:
@@ -67,42 +171,6 @@ def split(
     ]
 
 
-def add(runs: Sequence[ShardItems], items: Sequence[object], merged: Callable[..., Answers]) -> Op[Answers]:
-    """Add the items of each shard; `items` are the caller's.
-
-    :param merged: `answers_of`, or `answers_of_several` for the items of several callers.
-    """
-    parts, calls = Parts(), _calls(runs, adds=True)
-    made = list[CallAndOutcome | None]([None]) * len(runs)
-    replies: Sequence[Outcome] = [None] * len(calls)
-    try:
-        try:
-            if calls:
-                try:
-                    replies = yield Many(calls)
-                except Exception as error:  # of all calls
-                    replies = [error] * len(calls)
-                made = list(zip(calls, replies, strict=True))
-                if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
-                    answers = Answers(merge_replies(runs, made), map(_asked, runs, calls))
-                    for call in calls:
-                        call.session.free.append(call.session)
-                    calls = []  # the caller gets what they did
-                    return answers
-            added = _added_by(runs, made, items, parts)
-            return merged(items, (yield from _gathered(runs, added)), parts)
-        finally:
-            if calls:
-                for run, call, reply in zip(runs, calls, replies, strict=True):
-                    run.part.membership.leave(call, reply)
-    except BatchInterruptedError:  # the caller gets the answers with the error
-        raise
-    except BaseException:  # the caller was cancelled or interrupted
-        for _, part in parts:
-            part.leave()
-        raise
-
-
 def _added_by(
     runs: Sequence[ShardItems],
     made: Sequence[CallAndOutcome | None],
@@ -114,21 +182,6 @@ def _added_by(
         _recorded(parts, run.own.tolist(), run.part.membership.add(run.batch, Picked(items, run.own), own))
         for run, own in zip(runs, made, strict=True)
     ]
-
-
-def test(runs: Sequence[ShardItems], count: int, merged: Callable[..., list[bool]]) -> Op[list[bool]]:
-    """Test the items of each shard, `count` in all.
-
-    :param merged: `unless_interrupted`, or `told_apart` for the items of several callers.
-    """
-    calls, made = _calls(runs, adds=False), list[CallAndOutcome | None]([None]) * len(runs)
-    if calls:
-        made = list(zip(calls, (yield Many(calls)), strict=True))
-    pairs = list(zip(runs, made, strict=True))
-    if all(each and is_answer(each[1], len(run.own), len(run.own)) for run, each in pairs):
-        return merge_replies(runs, made)
-    operations = [run.part.membership.test(run.batch, each) for run, each in pairs]
-    return merged(count, (yield from _gathered(runs, operations)))
 
 
 def _calls(runs: Sequence[ShardItems], *, adds: bool) -> list[Any]:

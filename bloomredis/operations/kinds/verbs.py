@@ -12,13 +12,16 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims.verbs import ClaimOperations
 from bloomredis.operations.options import Options
 from bloomredis.protocol.pending import Answers
-from bloomredis.protocol.receipts import Session, Sessions, in_session
+from bloomredis.protocol.receipts import Session, Sessions, in_session, parse_token
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.knowledge import Emptying
 
 if TYPE_CHECKING:
+    from bloomredis.operations.items.local_cache import CachedMembership
+    from bloomredis.operations.items.membership import Membership
+    from bloomredis.operations.kinds.sharded_items import ShardedItems
     from bloomredis.operations.whole.info import FilterInfo
 
 T = TypeVar("T")
@@ -39,31 +42,38 @@ class ItemOperations(ClaimOperations):
     stored: Stored
     sessions: Sessions
 
+    items: Membership | CachedMembership | ShardedItems
+    """The calls that add and test encoded items."""
+
+    def add(self, item: object, *, token: str | None = None) -> Op[bool]:
+        """Add an item; True if this call was the first to add it."""
+        encoded = self.codec.encode(item)
+        return self.items.add_one(encoded, None if token is None else parse_token(token, encoded))
+
+    def contains(self, item: object, *, by_reading: bool = False) -> Op[bool]:
+        """Return whether an item is in the filter.
+
+        :param by_reading: read the item's blocks without a script, if there are blocks.
+        """
+        return self.items.test_one(self.codec.encode(item), by_reading=by_reading)
+
     def add_many(self, items: Sequence[object]) -> Op[Answers] | Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
         encoded = self.codec.encode_all(items)
-        return self.add_encoded(encoded, items) if items else _nothing()
+        return self.items.add(encoded, items) if items else _nothing()
 
     def contains_many(self, items: Sequence[object]) -> Op[list[bool]]:
         """Return for each item, in order, whether it is in the filter."""
         encoded = self.codec.encode_all(items)
-        return self.contains_encoded(encoded) if encoded else _nothing()
-
-    @abstractmethod
-    def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
-        """Add encoded items; `items` are the caller's."""
+        return self.items.test(encoded) if encoded else _nothing()
 
     def add_shared(self, encoded: Encoded) -> Op[Answers]:
         """Add the encoded items of several callers, each of whom gets an answer or an error of its own."""
-        return self.add_encoded(encoded, encoded)
-
-    @abstractmethod
-    def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
-        """Test encoded items."""
+        return self.items.add(encoded, encoded)
 
     def contains_shared(self, encoded: Encoded) -> Op[list[bool]]:
         """Test the encoded items of several callers, each of whom gets an answer or an error of its own."""
-        return self.contains_encoded(encoded)
+        return self.items.test(encoded)
 
     @abstractmethod
     def local_parameters(self) -> dict[str, object]:
