@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, NoReturn, Protocol
 
 from bloomredis.bits.encoding import Encoder
 from bloomredis.bits.layout import Layout
@@ -119,9 +119,8 @@ class StoredBitmap(Stored):
             for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
         ]
 
-    def _recover_type(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing is compared
+    def _recover_type(self, refusal: Refusal, handle: Handle) -> NoReturn:  # noqa: ARG002 - nothing is compared
         raise self.explained(refusal)
-        yield  # which makes this a generator, like the other recoveries
 
     RECOVERY = {replies.WRONG_TYPE: _recover_type}  # noqa: RUF012 - a ClassVar of the base
 
@@ -228,10 +227,9 @@ class ConfiguredBitmap(StoredBitmap):
         except FilterNotFoundError:
             return False
 
-    def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
+    def _recover_config(self, refusal: Refusal, handle: Handle) -> None:  # noqa: ARG002 - it is read again
         """Drop the handle, so that the next call compares the parameters again."""
         self.known.dropped(handle.link)
-        yield from ()  # which makes this a generator, like the other recoveries
 
     RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from bloomredis.errors import FilterFullError, FilterMismatchError
 from bloomredis.protocol import forms, replies, scripts
@@ -111,10 +111,9 @@ class StoredChain(StoredBitmap):
         yield from self.make_expiring(ttl)
         yield from Stored.expire(self, ttl)
 
-    def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing was lost
+    def _follow(self, refusal: Refusal, handle: Handle) -> None:  # noqa: ARG002 - nothing was lost
         """Accept the cursor of a chain that has grown or was cleared."""
         self._follow_to(int(refusal.detail))
-        yield from ()  # which makes this a generator, like the other recoveries
 
     def _follow_to(self, cursor: int) -> None:
         if not 0 <= cursor < MOST_BITMAPS:
@@ -126,16 +125,14 @@ class StoredChain(StoredBitmap):
         self._cursor = cursor
         self.assume()
 
-    def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
+    def _recover_full(self, refusal: Refusal, handle: Handle) -> NoReturn:  # noqa: ARG002 - a `Recovery`
         raise FilterFullError(
             f"the chain {self.name!r} has {MOST_BITMAPS} bitmaps, and the last is half full",
             advice="begin another chain with a larger capacity",
         )
-        yield  # which makes this a generator, like the other recoveries
 
-    def _recover_cursor(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing was lost
+    def _recover_cursor(self, refusal: Refusal, handle: Handle) -> NoReturn:  # noqa: ARG002 - nothing was lost
         raise self._no_cursor(refusal)
-        yield  # which makes this a generator, like the other recoveries
 
     def _no_cursor(self, found: object) -> FilterMismatchError:
         return FilterMismatchError(

@@ -99,7 +99,7 @@ class StoredLayers(Versioned[LayerRecord]):
             yield from call(script, [handle.key, *handle.extra], [handle.identity, packed])
         except Refusal as refusal:
             if refusal.word == replies.DAMAGED and self.known.opened(known, handle, found):
-                yield from self._recover_damage(refusal, handle)
+                self._recover_damage(refusal, handle)
             return None
         return found
 
@@ -138,11 +138,9 @@ class StoredLayers(Versioned[LayerRecord]):
 
     # -- recoveries from a script's refusal
 
-    def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:
+    def _follow(self, refusal: Refusal, handle: Handle) -> None:
         """Accept the stored record if another layer has begun; report a loss if the filter was replaced."""
         self._switch(self._parsed(refusal.detail), handle)
-        return
-        yield  # which makes this a generator, like the other recoveries
 
     def _switch(self, found: LayerRecord, handle: Handle) -> None:
         known = self.known.now()
@@ -176,14 +174,13 @@ class StoredLayers(Versioned[LayerRecord]):
         """Begin a new generation of a filter whose layers have all ended, which is no loss."""
         self._switch((yield from self._push(None, self._record_of(handle).renewed())), handle)
 
-    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> None:  # noqa: ARG002 - a `Recovery`
         self._lose(
             f"a layer of {self.name!r} is missing: it has vanished, or the record was renamed or copied",
             handle.link,
             is_damage=True,
             in_part=True,
         )
-        yield from ()  # which makes this a generator, like the other recoveries
 
     RECOVERY = Versioned.RECOVERY | {
         replies.CHANGED: _follow,

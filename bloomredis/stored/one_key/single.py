@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
@@ -117,14 +117,13 @@ class StoredFilter(Versioned[Header]):
             command="to let it grow, run `bloomredis adopt`, and use --kind scaling",
         )
 
-    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> NoReturn:  # noqa: ARG002 - a `Recovery`
         raise FilterMismatchError(
             f"{self.name!r} is damaged: its string ends before its bits do",
             advice="delete the key or restore it",
         )
-        yield  # which makes this a generator, like the other recoveries
 
-    def _recover_change(self, refusal: Refusal, handle: Handle) -> Op[None]:
+    def _recover_change(self, refusal: Refusal, handle: Handle) -> None:
         """Go on if only the mark differs."""
         try:
             found = header.parse(replies.unhex(refusal.detail), self._kind)
@@ -135,7 +134,7 @@ class StoredFilter(Versioned[Header]):
             marked.counted[0] = max(*marked.counted, *handle.counted)  # so that info() notices an older copy
             self.known.opened(self.known.now(), marked, found)
         else:
-            yield from self._recover_loss(refusal, handle)
+            self._recover_loss(refusal, handle)
 
     RECOVERY = Versioned.RECOVERY | {replies.CHANGED: _recover_change, replies.DAMAGED: _recover_damage}
 

@@ -207,10 +207,9 @@ class StoredShard(Versioned[Seen]):
         """Raise `TypeError`: the filter deletes its shards."""
         self.clear()
 
-    def _recover_shard(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - all are losses
+    def _recover_shard(self, refusal: Refusal, handle: Handle) -> None:  # noqa: ARG002 - all are losses
         shard = shard_record.shard_of(self._of.name, self._number)
         self._lose(f"{shard} was expired, evicted, flushed, deleted or replaced", handle.link, in_part=True)
-        yield from ()
 
     RECOVERY = StoredFilter.RECOVERY | dict.fromkeys(LOSSES, _recover_shard)
 

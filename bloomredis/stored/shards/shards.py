@@ -351,7 +351,7 @@ class StoredShards(Versioned[SeenRecord]):
         if found is not None and header.differ_by_mark(found.record.head.identity, handle.identity):
             self.known.opened(known, self._handle_of(found), found)
         else:
-            yield from self._recover_loss(refusal, handle)
+            self._recover_loss(refusal, handle)
 
     RECOVERY = Versioned.RECOVERY | {replies.CHANGED: _recover_change}
 

@@ -65,8 +65,11 @@ def _cells(layout: Packing) -> str:
     return "blocks" if isinstance(newest, Blocked) else "counters" if isinstance(newest, Counting) else "bits"
 
 
-Recovery = Callable[[Any, Refusal, Handle], Op[None]]
-"""A method that handles a script's refusal: it returns if the call should be repeated, else it raises."""
+Recovery = Callable[[Any, Refusal, Handle], Op[None] | None]
+"""A method that handles a script's refusal: it returns if the call should be repeated, else it raises.
+
+Only one that makes calls is an operation.
+"""
 
 
 class CallOptions(TypedDict, total=False):
@@ -394,7 +397,7 @@ class Stored(ABC):
         if recovery is None:
             raise refusal
         if self.known.now().link is handle.link:
-            yield from recovery(self, refusal, handle)
+            yield from recovery(self, refusal, handle) or ()
         else:
             raise_loss_since(handle.link)
 

@@ -278,9 +278,8 @@ class Versioned(Stored, Generic[ParametersT]):
                 _log.warning("%s; going on with what is there now, or with a new, empty filter", loss.problem)
         raise_loss_since(link)
 
-    def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
+    def _recover_loss(self, refusal: Refusal, handle: Handle) -> None:
         self._lose(self.loss(refusal.word), handle.link)
-        yield from ()  # which makes this a generator, like the other recoveries
 
     def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:
         if self.reaction is None or not handle.is_capped:
