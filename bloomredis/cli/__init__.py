@@ -19,7 +19,7 @@ def main() -> None:
         sys.stdout.write(f"bloomredis {__version__}\n")
         return
     try:
-        from bloomredis.cli.app import run  # noqa: PLC0415 - typer may be missing
+        from bloomredis.cli.app import run
 
         run()
     except KeyboardInterrupt:  # before the command hears signals, or where it does not

@@ -78,7 +78,7 @@ def _explained(error: Exception) -> Exception:
     """Return the library's error for one that the client raised itself, such as a missing password."""
     if isinstance(error, OSError):  # of a file or a stream; clients have their own
         return error
-    from bloomredis.protocol import replies  # noqa: PLC0415 - most runs meet no error
+    from bloomredis.protocol import replies
 
     meaning = replies.explained(error)
     return error if isinstance(meaning, replies.Refusal) else meaning

@@ -111,7 +111,7 @@ def dedupe(  # long: the signature declares every option
         if url is None:
             seen: Any = _private(kind, **parameters)  # type: ignore[arg-type]  # each of its own type
         else:
-            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - a private run has no threads
+            from concurrent.futures import ThreadPoolExecutor
 
             with stop.waiting():
                 # Receipts are worth their cost in a filter with a name only; any other run can be repeated.
@@ -162,7 +162,7 @@ def _private(
 @contextmanager
 def _stored(client: Any, name: str | None, kind: Kind | None, parameters: dict[str, Any]) -> Iterator[Any]:
     """Yield the filter with the name, which must match the options; without a name, delete it afterwards."""
-    from bloomredis.cli import filters  # noqa: PLC0415 - for a private run to begin soon
+    from bloomredis.cli import filters
 
     wanted = filters.Wanted(kind=kind, **parameters)
     meant = wanted.checked() or Kind.SCALING

@@ -36,7 +36,7 @@ def export(
     It needs prometheus_client: pip install 'bloomredis[cli,prometheus]'.
     """
     address = None if listen is None else _address(listen)
-    from bloomredis.contrib import prometheus  # noqa: PLC0415 - an extra of its own
+    from bloomredis.contrib import prometheus
 
     server = connect(url, cluster=cluster)
     gauges = prometheus.Gauges([filters.opened(server, name) for name in names], every=every)

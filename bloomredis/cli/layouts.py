@@ -24,7 +24,7 @@ def layout(text: str | None) -> Any:
     if name not in FOREIGN:
         names = ", ".join((*OWN, *(f"{one}:..." for one in FOREIGN)))
         raise ValueError(f"--layout must be one of {names}, not {text!r}")
-    from bloomredis import compat  # noqa: PLC0415 - most runs need none
+    from bloomredis import compat
 
     make = getattr(compat, name)
     given = [_value(value) for value in values.split(",")] if colon else []

@@ -173,7 +173,7 @@ class Members:
 
     def _run_id(self) -> str:
         """Return the id of the run of the set's server, empty if the user may not run INFO."""
-        from redis.exceptions import ResponseError  # noqa: PLC0415 - for --help to be quick
+        from redis.exceptions import ResponseError
 
         source: Any = self._source
         of = {"target_nodes": source.get_node_from_key(self._key)} if is_of_cluster(source) else {}

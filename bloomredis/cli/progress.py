@@ -39,7 +39,7 @@ def shown(what: str, *, quiet: bool = False) -> Iterator[Show]:
 
 
 def _bar() -> Any:
-    from rich.console import Console  # noqa: PLC0415 - most runs show no progress
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import Progress
 
     return Progress(console=Console(stderr=True), transient=True)

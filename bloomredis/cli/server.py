@@ -52,10 +52,10 @@ def connect(url: str, *, cluster: bool | None = None, retries: int = 0) -> Any:
     :param retries: retries of a command after a lost reply.  Give more than 0 only for a filter with
         `retry_safe`: a retried add of any other filter reports its own items as present.
     """
-    from redis.backoff import ExponentialBackoff  # noqa: PLC0415 - for --help to be quick
-    from redis.retry import Retry  # noqa: PLC0415
+    from redis.backoff import ExponentialBackoff
+    from redis.retry import Retry
 
-    from bloomredis.embedded import connecting  # noqa: PLC0415 - redis-py takes 0.1 s to import
+    from bloomredis.embedded import connecting
 
     _check_userinfo(url)
     retry = Retry(ExponentialBackoff(cap=1, base=0.05), retries)
@@ -89,7 +89,7 @@ def is_of_cluster(client: Any) -> bool:
 
 def _is_node(client: Any, url: str) -> bool:
     """Return True if the server says that it is a node of a cluster; raise `ValueError` for a Sentinel."""
-    from redis.exceptions import ResponseError  # noqa: PLC0415 - as in connect()
+    from redis.exceptions import ResponseError
 
     try:
         enabled = client.info("cluster").get("cluster_enabled")
@@ -113,7 +113,7 @@ def _of_sentinel(url: str, names: list[str]) -> str:
 
 def _of_cluster(url: str, retry: Any) -> Any:
     """Return a client of all nodes of the cluster that the node at `url` belongs to."""
-    from redis import RedisCluster  # noqa: PLC0415 - as in connect()
+    from redis import RedisCluster
 
     kind, _, rest = url.partition("://")
     kind = {"valkey": "redis", "valkeys": "rediss"}.get(kind.lower(), kind.lower())

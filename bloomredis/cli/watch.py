@@ -119,7 +119,7 @@ def _shown(fields: _Fields) -> dict[str, str]:
 
 
 def _live(watched: Sequence[Watched], looks: Iterator[list[_Fields]]) -> None:
-    from rich.live import Live  # noqa: PLC0415 - for --help to be quick
+    from rich.live import Live
 
     first = [{**_shown(each.look()), "new_per_second": "-"} for each in watched]
     with Live(_table(first), auto_refresh=False) as live:
@@ -129,7 +129,7 @@ def _live(watched: Sequence[Watched], looks: Iterator[list[_Fields]]) -> None:
 
 def _table(looks: list[dict[str, str]]) -> Any:
     """Return a table with a column for each filter."""
-    from rich.table import Table  # noqa: PLC0415 - as in _live
+    from rich.table import Table
 
     table = Table("", *(look["name"] for look in looks), title="bloomredis", caption="Ctrl-C ends it")
     for name in looks[0] if looks else ():

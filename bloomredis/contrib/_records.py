@@ -217,7 +217,7 @@ class Partitions(Generic[B]):
     def _group(self) -> str:
         """The name of the consumer's group, which no public name of the clients has."""
         if hasattr(self._consumer, "_group_id"):  # of aiokafka
-            return str(self._consumer._group_id or "")  # noqa: SLF001
+            return str(self._consumer._group_id or "")
         # In librdkafka's form of the metadata.
         found = re.match(rb"CGMDv2:.{4}([^\0]*)\0", self._consumer.consumer_group_metadata(), re.DOTALL)
         if found is None:

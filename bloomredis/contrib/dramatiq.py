@@ -69,12 +69,12 @@ class Once(Middleware):
         """The options of an actor."""
         return {"once", "on_done"}
 
-    def before_worker_boot(self, broker: Any, worker: Any) -> None:  # noqa: ARG002 - as Dramatiq calls it
+    def before_worker_boot(self, broker: Any, worker: Any) -> None:
         """Put the commits first into the list of middleware, whose first is called last after a message."""
         if not any(isinstance(each, _Commits) and each.once is self for each in broker.middleware):
             broker.middleware = [_Commits(self), *broker.middleware]
 
-    def after_declare_actor(self, broker: Any, actor: Any) -> None:  # noqa: ARG002 - as Dramatiq calls it
+    def after_declare_actor(self, broker: Any, actor: Any) -> None:
         """Let an actor with the option run once for each item of its messages."""
         if actor.options.get("once"):
             actor.fn = self._once(actor, actor.fn)
@@ -122,7 +122,7 @@ class Once(Middleware):
         if _has_result(broker, message):
             _skip(message, "has succeeded before")
 
-    def before_process_message(self, broker: Any, message: Any) -> None:  # noqa: ARG002 - as Dramatiq calls it
+    def before_process_message(self, broker: Any, message: Any) -> None:
         """Remember the message that this thread processes."""
         self._thread.message = message
 
@@ -131,7 +131,7 @@ class Once(Middleware):
         if exception is not None:
             self.after_skip_message(broker, message)
 
-    def after_skip_message(self, broker: Any, message: Any) -> None:  # noqa: ARG002 - as Dramatiq calls it
+    def after_skip_message(self, broker: Any, message: Any) -> None:
         """Give the item back if the message was skipped."""
         if claim := self._thread.end():
             claim.release()

@@ -85,7 +85,7 @@ class Once:
     def _name(self, subscriber: Any) -> str:
         """Return the name of a subscriber; raise `ValueError` if another one has it, and so its items."""
         name = subscriber.specification.config.title_ or ",".join(call.name for call in subscriber.calls)
-        functions = [inspect.unwrap(call.handler._original_call) for call in subscriber.calls]  # noqa: SLF001 - the name alone is public
+        functions = [inspect.unwrap(call.handler._original_call) for call in subscriber.calls]
         identity = [(function.__module__, function.__qualname__) for function in functions]
         if self._names.setdefault(name, identity) != identity:
             raise ValueError(f"two subscribers with the name {name!r} share items: give one of them title=")
@@ -151,7 +151,7 @@ class _Once(BaseMiddleware):
 
     async def after_processed(
         self,
-        exc_type: type[BaseException] | None = None,  # noqa: ARG002 - as FastStream calls it
+        exc_type: type[BaseException] | None = None,
         exc_val: BaseException | None = None,
         exc_tb: Any = None,
     ) -> bool | None:

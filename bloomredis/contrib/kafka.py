@@ -107,7 +107,7 @@ class Batches(Partitions[Batch]):
             if record.error() is None
         ]
         errors = [record.error() for record in records if record.error() is not None]
-        if failed := [each for each in errors if each.code() != KafkaError._PARTITION_EOF]:  # noqa: SLF001 - the client's name
+        if failed := [each for each in errors if each.code() != KafkaError._PARTITION_EOF]:
             self._go_back(starts_of(read))
             raise KafkaException(failed[0])
         return read

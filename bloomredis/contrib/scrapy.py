@@ -161,7 +161,7 @@ class DupeFilter(_OfCrawler, BaseDupeFilter):
                 time.sleep(pause)
         return not batch.new()
 
-    def close(self, reason: str) -> None:  # noqa: ARG002 - as Scrapy calls it
+    def close(self, reason: str) -> None:
         """Mark the requests that were made unmarked, if the filter answers by now."""
         at_once(_mark(self.seen, list(self._marks.passed)))
 
@@ -209,7 +209,7 @@ class BatchDedupe(_OfCrawler):
         async for kept in self._new([each]):
             yield kept
 
-    async def process_spider_output(self, response: Any, result: AsyncIterator[Any]) -> AsyncIterator[Any]:  # noqa: ARG002 - as Scrapy calls it
+    async def process_spider_output(self, response: Any, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield the items and the new requests of a callback, also those before its error."""
         batch: list[Any] = []
         failure: Exception | None = None
@@ -394,7 +394,7 @@ class ClaimWhileDownloading(_OfCrawler):
             await self._end(request, is_final=is_final)
         return response
 
-    async def process_exception(self, request: Any, exception: Exception) -> None:  # noqa: ARG002 - as Scrapy calls it
+    async def process_exception(self, request: Any, exception: Exception) -> None:
         """Give a page back after its download failed."""
         if request in self._claims:
             await self._end(request, is_final=False)

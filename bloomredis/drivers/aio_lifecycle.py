@@ -146,7 +146,7 @@ class Portable(AsyncDriven, Generic[I]):
             # sync: return union.local_source(other, pieces)
             # both.
         check_same_class(self, other)
-        return await other._as_source(self._client)  # noqa: SLF001 - of the same class
+        return await other._as_source(self._client)
 
     async def _as_source(self, for_client: object) -> union.MergeSource:
         source = await self._run(reading.read_parts(transfer.stored_of(self._operations)))

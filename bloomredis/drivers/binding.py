@@ -48,7 +48,7 @@ class OfClient:
     def __get__(self, bound: Any, owner: type) -> Any:
         if bound is None:
             return self
-        return bound._of_client(self._name)  # noqa: SLF001 - a part of that class
+        return bound._of_client(self._name)
 
 
 class Bound(Generic[C]):
@@ -150,7 +150,7 @@ class Bound(Generic[C]):
             return None
         if self._is_asyncio:
             here = self._by_loop.pop(asyncio.get_running_loop(), None)
-            return None if here is None else here._client  # noqa: SLF001 - its own class
+            return None if here is None else here._client
         return self.__dict__.get("_client")
 
     def _bind(self) -> None:
@@ -213,7 +213,7 @@ class Bound(Generic[C]):
             _by_loop={},
         )
         if "_client" in self.__dict__:
-            other._client = self._client  # noqa: SLF001 - its own class
+            other._client = self._client
         return other
 
     def __getstate__(self) -> object:

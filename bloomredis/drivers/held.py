@@ -35,8 +35,8 @@ class HeldClaim:
 
     def __init__(self, seen: Any, state: ClaimState, renew: float = 0.0) -> None:
         self._filter = seen
-        self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
-        self._answer = seen._answer  # noqa: SLF001
+        self._operations = seen._operations
+        self._answer = seen._answer
         self._state = state
         self._process = process()  # the process that made or entered it
         self._to_check = state.status != "claimed"
@@ -137,9 +137,9 @@ def states_of(seen: Bound[Any], claims: Iterable[K], kind: type[K]) -> tuple[lis
     for claim in every:
         if type(claim) is not kind:
             raise TypeError(f"claims must be claims that {shown(seen)} has made, not {shown(claim)}")
-        if claim._filter.name != seen.name:  # noqa: SLF001 - as above
-            raise ValueError(f"{shown(claim)} is on {claim._filter.name!r}, not on {seen.name!r}")  # noqa: SLF001
-    return every, [claim._state for claim in every]  # noqa: SLF001
+        if claim._filter.name != seen.name:
+            raise ValueError(f"{shown(claim)} is on {claim._filter.name!r}, not on {seen.name!r}")
+    return every, [claim._state for claim in every]
 
 
 def state_of_token(seen: object, token: str, driver: type[Bound[Any]]) -> ClaimState:
@@ -148,6 +148,6 @@ def state_of_token(seen: object, token: str, driver: type[Bound[Any]]) -> ClaimS
     :raises TypeError: the filter is one of the other driver.
     """
     if not isinstance(seen, driver):
-        half = "bloomredis.asyncio" if driver._is_asyncio else "bloomredis"  # noqa: SLF001 - as above
+        half = "bloomredis.asyncio" if driver._is_asyncio else "bloomredis"
         raise TypeError(f"the claims of {half} are on filters of {half}, not on {shown(seen)}")
-    return seen._operations.from_token(token)  # noqa: SLF001 - as above
+    return seen._operations.from_token(token)

@@ -140,7 +140,7 @@ class Portable(Driven, Generic[I]):
             pieces = union.local_pieces(other)
             return union.local_source(other, pieces)
         check_same_class(self, other)
-        return other._as_source(self._client)  # noqa: SLF001 - of the same class
+        return other._as_source(self._client)
 
     def _as_source(self, for_client: object) -> union.MergeSource:
         source = self._run(reading.read_parts(transfer.stored_of(self._operations)))

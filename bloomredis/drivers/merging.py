@@ -23,7 +23,7 @@ def check_same_class(one: Bound[Any], other: object) -> None:
     if not isinstance(other, type(one)):
         kind = type(other).__name__
         if kind == own:
-            kind = "one of bloomredis" if one._is_asyncio else "one of bloomredis.asyncio"  # noqa: SLF001 - its half
+            kind = "one of bloomredis" if one._is_asyncio else "one of bloomredis.asyncio"
         given = kind if isinstance(other, Bound) else f"{kind} {arguments.shown(other)}"
         raise TypeError(f"{one.name!r} is merged with another {own} or a LocalFilter, not with {given}")
 

@@ -62,11 +62,11 @@ class Renewal:
     @property
     def node(self) -> object:
         """A key for the node that has the claim: the client, and the name of a cluster's node."""
-        client: Any = self.seen._client  # noqa: SLF001 - a filter and its claims are one thing
+        client: Any = self.seen._client
         kind: type = type(client)
         if is_cluster(kind):
             with suppress(Exception):  # the renewal will meet it, too
-                key = self.seen._operations.claim_key(self.state.encoded)  # noqa: SLF001 - as above
+                key = self.seen._operations.claim_key(self.state.encoded)
                 return id(client), client.get_node_from_key(key).name
         return id(client)
 
@@ -192,7 +192,7 @@ class _ThreadTimer(_Timer):
             group = groups.pop()
             seen = group[0].seen
             try:
-                failures = seen._run(seen._operations.renew_many([each.state for each in group]))  # noqa: SLF001
+                failures = seen._run(seen._operations.renew_many([each.state for each in group]))
             except Exception as error:
                 failures = [error] * len(group)
             self._add_next(group, failures)
@@ -227,7 +227,7 @@ class _LoopTimer(_Timer):
         while groups:
             group, seen = groups[-1], groups[-1][0].seen
             try:
-                failures = await seen._run(seen._operations.renew_many([each.state for each in group]))  # noqa: SLF001
+                failures = await seen._run(seen._operations.renew_many([each.state for each in group]))
             except Exception as error:
                 failures = [error] * len(group)
             groups.pop()

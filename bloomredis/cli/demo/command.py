@@ -88,8 +88,8 @@ def _fields(race: Race, result: Result, server: str) -> dict[str, object]:
 
 
 def _table(race: Race, result: Result) -> str:
-    from rich.console import Console  # noqa: PLC0415 - imported after the race
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Console
+    from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
     table.add_column()

@@ -52,7 +52,7 @@ def doctor(
         arguments.name(name)
     if trial and not yes and scheme(url) not in ("embedded", "memory"):
         raise ValueError(f"--trial writes keys to {redacted(url)} for up to 60 seconds: allow it with --yes")
-    from bloomredis.cli.doctor import rules, trials  # noqa: PLC0415 - for --help to be quick
+    from bloomredis.cli.doctor import rules, trials
 
     with Stop().waiting():
         client = connect(url, cluster=cluster)

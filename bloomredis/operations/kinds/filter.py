@@ -78,7 +78,7 @@ class FilterOperations(ItemOperations):
         self.items: Membership | CachedMembership = self.cache or self.membership
         self.claims = Claims(stored, self.sessions, self.pending, retry_safe=options.retry_safe)
 
-    def part_of(self, encoded: bytes) -> Self:  # noqa: ARG002
+    def part_of(self, encoded: bytes) -> Self:
         """Return the part that has an item."""
         return self
 
@@ -133,7 +133,7 @@ class FilterOperations(ItemOperations):
         layers = yield from untold(self._layers())
         return info.combined(layers, grows=isinstance(self.stored, StoredModule))
 
-    def on_part(self, number: int, call: Callable[[FilterOperations], Op[T]]) -> Op[T]:  # noqa: ARG002 - there is one
+    def on_part(self, number: int, call: Callable[[FilterOperations], Op[T]]) -> Op[T]:
         """Run an operation on the only part."""
         return call(self)
 

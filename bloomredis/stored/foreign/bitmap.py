@@ -119,7 +119,7 @@ class StoredBitmap(Stored):
             for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
         ]
 
-    def _recover_type(self, refusal: Refusal, handle: Handle) -> NoReturn:  # noqa: ARG002 - nothing is compared
+    def _recover_type(self, refusal: Refusal, handle: Handle) -> NoReturn:
         raise self.explained(refusal)
 
     RECOVERY = {replies.WRONG_TYPE: _recover_type}  # noqa: RUF012 - a ClassVar of the base
@@ -129,7 +129,7 @@ class StoredBitmap(Stored):
         yield from self.create()
         yield from send_command(("UNLINK", *dict(self.layers)), forms.integer)
 
-    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete all keys; return True if a bitmap was not empty.
 
         The lengths are read first, so a resent UNLINK changes no answer and needs no receipt.
@@ -227,7 +227,7 @@ class ConfiguredBitmap(StoredBitmap):
         except FilterNotFoundError:
             return False
 
-    def _recover_config(self, refusal: Refusal, handle: Handle) -> None:  # noqa: ARG002 - it is read again
+    def _recover_config(self, refusal: Refusal, handle: Handle) -> None:
         """Drop the handle, so that the next call compares the parameters again."""
         self.known.dropped(handle.link)
 

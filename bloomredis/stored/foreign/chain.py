@@ -111,7 +111,7 @@ class StoredChain(StoredBitmap):
         yield from self.make_expiring(ttl)
         yield from Stored.expire(self, ttl)
 
-    def _follow(self, refusal: Refusal, handle: Handle) -> None:  # noqa: ARG002 - nothing was lost
+    def _follow(self, refusal: Refusal, handle: Handle) -> None:
         """Accept the cursor of a chain that has grown or was cleared."""
         self._follow_to(int(refusal.detail))
 
@@ -125,13 +125,13 @@ class StoredChain(StoredBitmap):
         self._cursor = cursor
         self.assume()
 
-    def _recover_full(self, refusal: Refusal, handle: Handle) -> NoReturn:  # noqa: ARG002 - a `Recovery`
+    def _recover_full(self, refusal: Refusal, handle: Handle) -> NoReturn:
         raise FilterFullError(
             f"the chain {self.name!r} has {MOST_BITMAPS} bitmaps, and the last is half full",
             advice="begin another chain with a larger capacity",
         )
 
-    def _recover_cursor(self, refusal: Refusal, handle: Handle) -> NoReturn:  # noqa: ARG002 - nothing was lost
+    def _recover_cursor(self, refusal: Refusal, handle: Handle) -> NoReturn:
         raise self._no_cursor(refusal)
 
     def _no_cursor(self, found: object) -> FilterMismatchError:

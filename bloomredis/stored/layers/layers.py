@@ -151,7 +151,7 @@ class StoredLayers(Versioned[LayerRecord]):
         else:
             self._lose(self.loss(replies.CHANGED), handle.link)
 
-    def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
+    def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:
         # Once a layer is added, the stored record is not `known`: a retry or another client adds no second.
         known = self._record_of(handle)
         try:
@@ -170,11 +170,11 @@ class StoredLayers(Versioned[LayerRecord]):
         else:
             self._switch(found, handle)
 
-    def _begin_anew(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - a `Recovery`
+    def _begin_anew(self, refusal: Refusal, handle: Handle) -> Op[None]:
         """Begin a new generation of a filter whose layers have all ended, which is no loss."""
         self._switch((yield from self._push(None, self._record_of(handle).renewed())), handle)
 
-    def _recover_damage(self, refusal: Refusal, handle: Handle) -> None:  # noqa: ARG002 - a `Recovery`
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> None:
         self._lose(
             f"a layer of {self.name!r} is missing: it has vanished, or the record was renamed or copied",
             handle.link,

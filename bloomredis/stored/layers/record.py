@@ -167,7 +167,7 @@ class LayerRecord:
             and all(began[number] == before[number] for number in began.keys() & before.keys())
         )
 
-    def ended_before(self, other: Self) -> bool:  # noqa: ARG002 - only a rotating filter ends
+    def ended_before(self, other: Self) -> bool:
         """Return True if all layers of this filter had ended when the other filter began."""
         return False
 
@@ -247,7 +247,7 @@ class RotatingRecord(LayerRecord):
         """The milliseconds by which a key outlives its layer."""
         return min(60_000, -(-self.width * self.slices // 1000))
 
-    def planned(self, number: int) -> Header:  # noqa: ARG002 - all layers are alike
+    def planned(self, number: int) -> Header:
         """Return the header of a layer.
 
         A layer has the capacity of one slice's share; a slice may have several layers.  The filter holds the

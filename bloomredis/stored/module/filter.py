@@ -253,7 +253,7 @@ class StoredModule(Versioned[MarkedFilter]):
         except Exception as error:
             self._raise_understood(error)
 
-    def new_test(self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False) -> Contains:  # noqa: ARG002 - the module hashes the items
+    def new_test(self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False) -> Contains:
         """Return the call that tests items."""
         return ContainsByModule(self.variant(CONTAINS, handle), handle, (), items)
 

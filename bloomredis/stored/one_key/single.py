@@ -117,7 +117,7 @@ class StoredFilter(Versioned[Header]):
             command="to let it grow, run `bloomredis adopt`, and use --kind scaling",
         )
 
-    def _recover_damage(self, refusal: Refusal, handle: Handle) -> NoReturn:  # noqa: ARG002 - a `Recovery`
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> NoReturn:
         raise FilterMismatchError(
             f"{self.name!r} is damaged: its string ends before its bits do",
             advice="delete the key or restore it",

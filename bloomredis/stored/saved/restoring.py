@@ -65,7 +65,7 @@ class _OneSlot(ABC):
 class OneKey(_OneSlot):
     """A filter in one key."""
 
-    def _key(self, number: int) -> bytes:  # noqa: ARG002 - the filter has one part
+    def _key(self, number: int) -> bytes:
         return self.name.encode()
 
     def publish(self) -> Op[None]:

@@ -106,7 +106,7 @@ class StoredShard(Versioned[Seen]):
         except FilterNotFoundError:
             return None
 
-    def _find(self, *, creates: bool = False) -> Op[Seen]:  # noqa: ARG002 - `make` creates shards
+    def _find(self, *, creates: bool = False) -> Op[Seen]:
         return self._seen((yield from self._call(_DESCRIBE, [])))
 
     def _seen(self, reply: State) -> Seen:
@@ -183,7 +183,7 @@ class StoredShard(Versioned[Seen]):
                     advice="repeat the call, which opens that filter",
                 )
 
-    def _handle_of(self, found: Seen) -> NoReturn:  # noqa: ARG002 - it always raises
+    def _handle_of(self, found: Seen) -> NoReturn:
         """Raise `TypeError`: the filter has the handle."""
         raise TypeError(f"{self.name!r} is a shard, which is opened with its filter")
 
@@ -203,11 +203,11 @@ class StoredShard(Versioned[Seen]):
         """Raise `TypeError`: the filter replaces its shards."""
         raise TypeError(f"{self.name!r} is a shard, which is cleared and deleted with its filter")
 
-    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> NoReturn:  # noqa: ARG002 - it always raises
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> NoReturn:
         """Raise `TypeError`: the filter deletes its shards."""
         self.clear()
 
-    def _recover_shard(self, refusal: Refusal, handle: Handle) -> None:  # noqa: ARG002 - all are losses
+    def _recover_shard(self, refusal: Refusal, handle: Handle) -> None:
         shard = shard_record.shard_of(self._of.name, self._number)
         self._lose(f"{shard} was expired, evicted, flushed, deleted or replaced", handle.link, in_part=True)
 

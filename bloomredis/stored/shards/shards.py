@@ -370,7 +370,7 @@ class StoredShards(Versioned[SeenRecord]):
             find = partial(self._find, creates=True, saw_loss=True)
             yield from self._open_by(find, stands=False)
 
-    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - the record replaces receipts
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Write a record in the state "deleted", delete the shards, and then the record."""
         record, existed = yield from self._write_anew(DELETED)
         if record is not None:

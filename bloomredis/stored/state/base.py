@@ -243,11 +243,11 @@ class Stored(ABC):
         """Return the layout of the bitmap into which segments may be OR-ed; None if there is none."""
         return handle.bitmap if self.is_one_bitmap else None
 
-    def recorded_layers(self, handle: Handle) -> Sequence[Layer]:  # noqa: ARG002 - most filters have no record
+    def recorded_layers(self, handle: Handle) -> Sequence[Layer]:
         """Return the recorded layers, the newest first; an empty sequence for a filter without a record."""
         return ()
 
-    def look_at_count(self, added: int) -> Op[None]:  # noqa: ARG002 - most filters have no such limit
+    def look_at_count(self, added: int) -> Op[None]:
         """Read the count if it is time to, and react if the filter has reached its capacity.
 
         :param added: the number of items that were added without a limit and not told to `note_added`.
@@ -359,7 +359,7 @@ class Stored(ABC):
         yield from self._recover(refusal, handle)
         raise LayoutChanged
 
-    def new_test(self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False) -> Contains:  # noqa: ARG002 - `StoredModule` needs them
+    def new_test(self, handle: Handle, items: Encoded, packed: bytes, *, replicas: bool = False) -> Contains:
         """Return the call that tests packed items.
 
         :param replicas: a replica may execute it.

@@ -80,7 +80,7 @@ class Versioned(Stored, Generic[ParametersT]):
         """Return whether an opened filter is the one that was known, perhaps without the mark."""
         return handle.generation == self._handle_of(known).generation
 
-    def _acknowledged(self, known: Record) -> Op[ParametersT | None]:  # noqa: ARG002 - for its overrides
+    def _acknowledged(self, known: Record) -> Op[ParametersT | None]:
         """Return the stored filter if its maker acknowledged the loss of the one that a record knows.
 
         This only reads.  A key of the server's module cannot say it.
