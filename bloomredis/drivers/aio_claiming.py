@@ -60,9 +60,7 @@ class Claimer(AsyncDriven, Generic[I]):
         Of concurrent claims on an item exactly one is `"claimed"`, unless they have one `owner`.  From the
         commit on the item is in the filter.  If a worker crashes, its lease runs out, and then another worker
         may claim the item.  As long as it lives and holds the `Claim`, the lease is renewed in the
-        background.
-
-        The claim costs one round trip, and its commit another one.
+        background.  The claim costs one round trip, and its commit another one.
 
         :param lease: seconds (or a timedelta) after which the item of a dead worker is free.
         :param renew: renew the lease each time a third of it has passed, until the commit or the release

@@ -205,30 +205,28 @@ class Membership:
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
         :param made: a call that was made for all items, and its outcome.
-        :param unasked: nobody gets the answers, so pending calls about these items stay pending, for retries
-            by their callers.  If every call counts, a load that is repeated needs its own answers.
+        :param unasked: nobody gets the answers, so pending calls about these items stay pending, for retries.
+            If every call counts, a load that is repeated needs its own answers.
         """
-        items, prepared = items_and_prepared(batch)
-        asked, rounds = Asked(self._pending, items, []), None
-        answers = Answers((), [(range(len(items)), asked)])
-        own: list[tuple[str | bytes, Pending]] = []  # pending items of calls of this load
+        (items, prepared), stored, rounds = items_and_prepared(batch), self._stored, None
+        asked = Asked(self._pending, items, [])
+        answers, own = Answers((), [(range(len(items)), asked)]), list[tuple[str | bytes, Pending]]()
         try:
             if made is not None:
                 asked.generations.append((0, made[0].handle.generation))
                 with suppress(LayoutChanged):
                     yield from self._finish(*made, answers=answers)
             while len(answers) < len(items):
-                handle = self._stored.handle or (yield from self._stored.open())
+                handle = stored.handle or (yield from stored.open())
                 asked.generations.append((len(answers), handle.generation))
                 try:
                     yield from self._add_rest(handle, items, answers, prepared, unasked=unasked)
                 except LayoutChanged as changed:
-                    own += changed.pending
-                    progress = len(handle.extra) + len(answers)
-                    rounds = yield from next_round(rounds, self._stored.name, progress)
+                    own += changed.pending  # of calls of this load
+                    rounds = yield from next_round(rounds, stored.name, len(handle.extra) + len(answers))
             if unasked:
                 self._pending.discard(own)
-            yield from self._stored.look_at_count(0)
+            yield from stored.look_at_count(0)
         except BaseException as error:
             if isinstance(error, Exception) and len(answers) < len(items):
                 raise_interrupted("add_many", answers, source, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, SupportsIndex, get_args
 
@@ -10,7 +11,7 @@ from bloomredis.arguments import shown
 from bloomredis.bits import sizing
 from bloomredis.bits.module_items import ModuleItems, marking
 from bloomredis.stored import planning
-from bloomredis.stored.header import COUNTING, Header
+from bloomredis.stored.header import COUNTING, FILTER, Header
 from bloomredis.stored.layers.record import MAX_SLICES, RotatingRecord, ScalingRecord, new_record
 from bloomredis.stored.module.filter import first_link
 from bloomredis.stored.shards import record as shard_record
@@ -108,12 +109,8 @@ def plan(
     :raises ValueError, TypeError: for bad arguments, and for a size that one key cannot hold.
     """
     items, rate = sizing.checked_capacity(capacity), sizing.checked_error_rate(error_rate)
-    if kind not in get_args(KindName):
-        raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(KindName)))}, not {shown(kind)}")
     given = {"grown_to": grown_to, "expansion": expansion, "slices": slices, "shards": shards, "nodes": nodes}
-    for name, value in given.items():
-        if value is not None and _ONLY_OF[name] != kind:
-            raise ValueError(f"{name} is for kind={_ONLY_OF[name]!r}, not for kind={kind!r}")
+    _check_options(kind, layout, given)
     if layout == ModuleItems.name and kind == "fixed":
         return _module_plan(items, rate)
     planning.check_name(layout or planning.DEFAULT)
@@ -126,11 +123,19 @@ def plan(
         count = None if shards is None else sizing.positive("shards", shards, shard_record.MAX_SHARDS)
         record = shard_record.plan_record(items, rate, shards=count, layout=layout)
         return sharded(record, 1 if nodes is None else sizing.positive("nodes", nodes))
-    if kind == "counting":
-        if layout is not None:
-            raise ValueError("a CountingBloomFilter has one layout only; leave layout out")
-        return _one_key(kind, planning.new_header(items, rate, None, COUNTING), rate)
-    return _one_key(kind, planning.new_header(items, rate, layout), rate)
+    stored = COUNTING if kind == "counting" else FILTER
+    return _one_key(kind, planning.new_header(items, rate, layout, stored), rate)
+
+
+def _check_options(kind: KindName, layout: LayoutName | None, given: Mapping[str, object]) -> None:
+    """Raise `ValueError` for an unknown kind of filter, or an option of another kind."""
+    if kind not in get_args(KindName):
+        raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(KindName)))}, not {shown(kind)}")
+    if kind == "counting" and layout is not None:
+        raise ValueError("a CountingBloomFilter has one layout only; leave layout out")
+    for name, value in given.items():
+        if value is not None and _ONLY_OF[name] != kind:
+            raise ValueError(f"{name} is for kind={_ONLY_OF[name]!r}, not for kind={kind!r}")
 
 
 def fits_one_key(capacity: int, error_rate: float) -> bool:

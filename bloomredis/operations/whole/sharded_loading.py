@@ -55,14 +55,10 @@ def load(
     :param source: an iterator of batches.
     """
     loads: dict[StoredShard, ShardLoad] = {}
-    read = told = 0
-    is_over = False
+    read, told, is_over = 0, 0, False
     while not is_over:
-        batch: list[object] = []
-        while not is_over and len(batch) < SPLIT_TOGETHER:
-            some: list[object] | None = yield Next(source)
-            batch += some or ()
-            is_over = not some
+        batch = yield from _read(source)
+        is_over = len(batch) < SPLIT_TOGETHER
         if batch:
             yield from stored.acquire()
             split: dict[StoredShard, WaitingItems] = yield Compute(
@@ -86,6 +82,14 @@ def load(
             told = done
             progress(done)
     return read
+
+
+def _read(source: Batches) -> Op[list[object]]:
+    """Return the next `SPLIT_TOGETHER` items or more; fewer at the end."""
+    batch: list[object] = []
+    while len(batch) < SPLIT_TOGETHER and (some := (yield Next(source))):
+        batch += some
+    return batch
 
 
 def _split(
