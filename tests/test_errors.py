@@ -28,7 +28,7 @@ from bloomredis import (
     errors,
 )
 from bloomredis.operations.items.outcomes import interrupted_by
-from bloomredis.protocol.pending import Answers, Asked, PendingCalls
+from bloomredis.protocol.pending import Answers, PendingCalls, SentItems
 from bloomredis.protocol.replies import explained
 from tests.support import error_page
 from tests.support.error_page import PACKAGE, PAGE, constructions, modules, page, rows
@@ -119,7 +119,7 @@ def raise_interrupted() -> None:
     """Raise the error of a batch whose cause and answers cannot be pickled."""
     refused = explained(RuntimeError("OOM command not allowed"), "seen")
     error = interrupted_by(refused, "add_many", [True], ["x", "y"], ["token"])
-    error.results = Answers([True], [([0], Asked(PendingCalls(), ["x"], [(0, b"")]))])
+    error.results = Answers([True], [([0], SentItems(PendingCalls(), ["x"], [(0, b"")]))])
     raise error from refused
 
 

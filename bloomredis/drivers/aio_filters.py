@@ -16,7 +16,7 @@ from bloomredis.drivers.batches import async_batches
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.observing import observed
-from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
+from bloomredis.drivers.sharing.batch import MOST_ITEMS, ItemBatch
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.later import later
 from bloomredis.operations.codec import WorkItem
@@ -42,7 +42,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
         if not 0 < len(batch) < MOST_ITEMS:
             await shared.settle()
             return list(await self._run(verb(batch)))
-        several = Several(self._operations.codec.encode_each(batch), batch)
+        several = ItemBatch(self._operations.codec.encode_each(batch), batch)
         return list(await shared.wait(several, verb, batch))
 
     # both.

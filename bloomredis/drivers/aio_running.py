@@ -103,7 +103,7 @@ async def _make_all(client: AsyncTransport, calls: Sequence[Call]) -> list[steps
     loop = aio.current_loop()
     # both.
     try:
-        outcomes = await _together(client, calls)
+        outcomes = await _send_batch(client, calls)
     except Exception as error:
         # asyncio:
         aio.raise_if_loop_gone(loop, error)
@@ -113,12 +113,12 @@ async def _make_all(client: AsyncTransport, calls: Sequence[Call]) -> list[steps
     return outcomes
 
 
-async def _together(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
+async def _send_batch(client: AsyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
     """Make calls in one round trip; return the answer or the error of each, or raise an error of all."""
     if len(calls) == 1:
         return [await _make(client, calls[0])]
     if type(client) is AsyncDirectClient:
-        return await client.together(calls)
+        return await client.send_batch(calls)
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.run(client, calls), aio.perform)
     return steps.parted(calls, await send_calls(client, calls))

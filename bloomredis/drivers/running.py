@@ -84,19 +84,19 @@ def _make(client: SyncTransport, call: Call) -> steps.Reply:
 def _make_all(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
     """Make calls in one round trip; return the answer or the error of each."""
     try:
-        outcomes = _together(client, calls)
+        outcomes = _send_batch(client, calls)
     except Exception as error:
         outcomes = [error] * len(calls)
     replaced.close_free(client, outcomes)
     return outcomes
 
 
-def _together(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
+def _send_batch(client: SyncTransport, calls: Sequence[Call]) -> list[steps.Reply]:
     """Make calls in one round trip; return the answer or the error of each, or raise an error of all."""
     if len(calls) == 1:
         return [_make(client, calls[0])]
     if type(client) is DirectClient:
-        return client.together(calls)
+        return client.send_batch(calls)
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.run(client, calls), sync.perform)
     return steps.parted(calls, send_calls(client, calls))

@@ -260,7 +260,7 @@ class PendingCalls:
             )
 
 
-class Asked(NamedTuple):
+class SentItems(NamedTuple):
     """The items of a batch that were sent to one filter.
 
     :ivar generations: the generations that were asked, each with the index of its first item.
@@ -289,7 +289,7 @@ class Answers(list[bool]):
     def __init__(
         self,
         answers: Iterable[bool] = (),
-        parts: Iterable[tuple[Sequence[int], Asked | Answers]] = (),
+        parts: Iterable[tuple[Sequence[int], SentItems | Answers]] = (),
     ) -> None:
         super().__init__(answers)
         self._parts = [*parts]

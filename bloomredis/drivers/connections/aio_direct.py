@@ -29,7 +29,7 @@ class AsyncDirectClient(AsyncPooled):
         answer: Reply = await send_call(self.client, call)
         return answer
 
-    async def together(self, calls: Sequence[Call]) -> list[Reply]:
+    async def send_batch(self, calls: Sequence[Call]) -> list[Reply]:
         """Make calls in one round trip; return the answer or the error of each."""
         wire = joined(calls)
         replies = NO_CONNECTION if wire is None else await self.exchange(wire, calls)

@@ -29,7 +29,7 @@ class DirectClient(Pooled):
         answer: Reply = send_call(self.client, call)
         return answer
 
-    def together(self, calls: Sequence[Call]) -> list[Reply]:
+    def send_batch(self, calls: Sequence[Call]) -> list[Reply]:
         """Make calls in one round trip; return the answer or the error of each."""
         wire = joined(calls)
         replies = NO_CONNECTION if wire is None else self.exchange(wire, calls)

@@ -43,7 +43,7 @@ FEWEST_ITEMS: Final = 32 if processors() > 1 else 64
 delays the server only if both share one processor."""
 
 
-class Several(NamedTuple):
+class ItemBatch(NamedTuple):
     """The items of a call with several items: encoded, and as the caller gave them."""
 
     items: Sequence[str | bytes]
@@ -52,19 +52,19 @@ class Several(NamedTuple):
 
 Key = str | bytes
 """An encoded item; no item is in two batches or calls that are in flight at the same time."""
-Asked = Key | Several | ClaimRequest
+SharedRequest = Key | ItemBatch | ClaimRequest
 """The subject of a call: one encoded item, several, or a request about one."""
 
 
-def items_of(asked: Asked) -> Sequence[Key | ClaimRequest]:
+def items_of(asked: SharedRequest) -> Sequence[Key | ClaimRequest]:
     """Return the items of one call, or its request."""
-    return asked.items if isinstance(asked, Several) else (asked,)
+    return asked.items if isinstance(asked, ItemBatch) else (asked,)
 
 
 class Batch:
     """Calls that share a round trip: their callers, the items of each, and the items of all."""
 
-    def __init__(self, callers: list[Waiting], asked: list[Asked]) -> None:
+    def __init__(self, callers: list[Waiting], asked: list[SharedRequest]) -> None:
         self.callers, self.asked = callers, asked
         self.items = _gathered(asked)
         self.own = set(_keys(asked))
@@ -100,15 +100,15 @@ class Batcher:
 
     def __init__(self) -> None:
         self.callers: list[Waiting] = []
-        self.asked: list[Asked] = []  # the items of each waiting caller
+        self.asked: list[SharedRequest] = []  # the items of each waiting caller
         self.in_flight: list[set[Key]] = []  # the items of each batch, and of each call alone
 
     def __len__(self) -> int:
         return len(self.callers)
 
-    def begin(self, asked: Asked) -> set[Key]:
+    def begin(self, asked: SharedRequest) -> set[Key]:
         """Record that a call is sent alone; return its items, for `end`."""
-        if isinstance(asked, Several):
+        if isinstance(asked, ItemBatch):
             own = set(asked.items)
         else:
             own = {asked.encoded if isinstance(asked, ClaimRequest) else asked}
@@ -141,7 +141,7 @@ class Batcher:
                 return batch
         return None
 
-    def _taken(self, number: int) -> tuple[list[Waiting], list[Asked]]:
+    def _taken(self, number: int) -> tuple[list[Waiting], list[SharedRequest]]:
         """Remove the first calls from the queue, but no requests of another verb than the first one's.
 
         So a batch of requests is one script.  Claims and commits that left together would stay together:
@@ -165,7 +165,7 @@ class Batcher:
         order of their calls.
         """
         number = min(most, len(self.asked))
-        if Several in map(type, self.asked[:number]):
+        if ItemBatch in map(type, self.asked[:number]):
             total = list(accumulate([len(items_of(asked)) for asked in self.asked[:number]]))
             number = max(1, bisect_right(total, most))
         leaving = _keys(self.asked[:number]) if self.in_flight else ()
@@ -175,28 +175,28 @@ class Batcher:
         return next(at for at, asked in enumerate(self.asked) if not barred.isdisjoint(_keys((asked,))))
 
 
-def _keys(batch: Sequence[Asked]) -> list[Key]:
+def _keys(batch: Sequence[SharedRequest]) -> list[Key]:
     """Return the items of all calls of a batch, also of requests."""
     if isinstance(batch[0], ClaimRequest):
         return [request.encoded for request in cast("Sequence[ClaimRequest]", batch)]
     return _gathered(batch)
 
 
-def _gathered(batch: Sequence[Asked]) -> list[Any]:  # usually each call is one item
+def _gathered(batch: Sequence[SharedRequest]) -> list[Any]:  # usually each call is one item
     """Return the items of all calls of a batch, or their requests."""
-    return list(chain.from_iterable(map(items_of, batch)) if Several in map(type, batch) else batch)
+    return list(chain.from_iterable(map(items_of, batch)) if ItemBatch in map(type, batch) else batch)
 
 
-def _answers(batch: Sequence[Asked], answers: BatchOutcome) -> Iterable[object]:
+def _answers(batch: Sequence[SharedRequest], answers: BatchOutcome) -> Iterable[object]:
     """Return the answer or the error of each call."""
-    if not isinstance(answers, list) or Several in map(type, batch):
+    if not isinstance(answers, list) or ItemBatch in map(type, batch):
         return _sliced(batch, answers)
     if isinstance(batch[0], ClaimRequest):  # several may have one error
         return [own_error(each, ()) if isinstance(each, Exception) else each for each in answers]
     return answers
 
 
-def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
+def _sliced(batch: Sequence[SharedRequest], answers: BatchOutcome) -> Iterator[object]:
     error: Exception | None = None
     tokens: Sequence[str | None] = ()
     known: list[Any]
@@ -211,7 +211,7 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
         stop = start + len(items_of(asked))
         own = known[start:stop]
         refused = next((at for at, each in enumerate(own) if isinstance(each, Exception)), None)
-        if refused is not None and isinstance(asked, Several):
+        if refused is not None and isinstance(asked, ItemBatch):
             if isinstance(answers, Answers):  # the answers behind it are for a retry
                 answers.leave(start + refused + 1, stop)
             yield _refused(asked, own, refused)
@@ -220,11 +220,11 @@ def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
             sent = start + len(own) - len(known)
             yield _own_error(asked, own, error, tokens[sent : stop - len(known)])
         else:
-            yield own if isinstance(asked, Several) else own[0]
+            yield own if isinstance(asked, ItemBatch) else own[0]
         start = stop
 
 
-def _refused(asked: Several, own: list[Any], at: int) -> Exception:
+def _refused(asked: ItemBatch, own: list[Any], at: int) -> Exception:
     """Return the error for a caller of whose items the one at this index was refused."""
     try:
         raise_interrupted("add_many", own[:at], asked.source, own[at])
@@ -232,9 +232,11 @@ def _refused(asked: Several, own: list[Any], at: int) -> Exception:
         return error
 
 
-def _own_error(asked: Asked, own: list[Any], error: Exception, tokens: Sequence[str | None]) -> Exception:
+def _own_error(
+    asked: SharedRequest, own: list[Any], error: Exception, tokens: Sequence[str | None]
+) -> Exception:
     """Return the error for one caller, with the caller's own items and tokens."""
-    if not (isinstance(asked, Several) and isinstance(error, BatchInterruptedError)):
+    if not (isinstance(asked, ItemBatch) and isinstance(error, BatchInterruptedError)):
         return own_error(error, tokens)
     reason = error.__cause__
     mine = copy.copy(error)

@@ -14,10 +14,10 @@ from bloomredis.drivers.aio_running import drive
 from bloomredis.drivers.connections.aio_direct import AsyncTransport
 from bloomredis.drivers.sharing.batch import (
     BATCHES,
-    Asked,
     Batch,
     Batcher,
     BatchOutcome,
+    SharedRequest,
     Waiting,
 )
 from bloomredis.errors import OutcomeUnknownError
@@ -47,7 +47,7 @@ class Tasks:
         self._answered: list[Batch] = []  # batches whose woken callers may not have run yet
         self._left: list[Batch] = []  # the same for a loop that was closed: they never will
 
-    def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> Awaitable[T]:
+    def share(self, asked: SharedRequest, alone: Callable[[A], Op[T]], argument: A) -> Awaitable[T]:
         """Send a call at once, as `alone(argument)`, if no call is in flight; else with the next batch.
 
         Return an awaitable of the answer.  A caller that is cancelled meanwhile must pass the awaitable to
@@ -68,7 +68,7 @@ class Tasks:
             self._contexts[waiting] = copy_context()
         return waiting
 
-    async def wait(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T:
+    async def wait(self, asked: SharedRequest, alone: Callable[[A], Op[T]], argument: A) -> T:
         """Send a call as `share` does; await its answer, which is saved for a retry if the caller is gone."""
         call = self.share(asked, alone, argument)
         try:
@@ -116,7 +116,7 @@ class Tasks:
         self._queue = Batcher()
         self._is_scheduled = False
 
-    async def _go_alone(self, asked: Asked, call: Coroutine[Any, Any, T]) -> T:
+    async def _go_alone(self, asked: SharedRequest, call: Coroutine[Any, Any, T]) -> T:
         queue = self._queue
         own = queue.begin(asked)
         self._open.add(call)

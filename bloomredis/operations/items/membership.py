@@ -22,7 +22,7 @@ from bloomredis.protocol.clock import Rounds, next_round
 from bloomredis.protocol.judging import Verdict, judge, raise_judged
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
-from bloomredis.protocol.pending import Answers, Asked, PendingCalls
+from bloomredis.protocol.pending import Answers, PendingCalls, SentItems
 from bloomredis.protocol.receipts import (
     RECEIPT_SECONDS,
     Pending,
@@ -209,7 +209,7 @@ class Membership:
             If every call counts, a load that is repeated needs its own answers.
         """
         (items, prepared), stored, rounds = items_and_prepared(batch), self._stored, None
-        asked = Asked(self._pending, items, [])
+        asked = SentItems(self._pending, items, [])
         answers, own = Answers((), [(range(len(items)), asked)]), list[tuple[str | bytes, Pending]]()
         try:
             if made is not None:

@@ -19,7 +19,7 @@ from bloomredis.operations.items.packing import PACKED, packed_batch
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import Options
 from bloomredis.protocol.gather import error_to_raise, gather, loss_in
-from bloomredis.protocol.pending import Answers, Asked
+from bloomredis.protocol.pending import Answers, SentItems
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.replies import digits_of, is_answer
 from bloomredis.protocol.steps import Many, Op, Outcome
@@ -111,7 +111,7 @@ class ShardedItems:
                     replies = [error] * len(calls)
                 made = list(zip(calls, replies, strict=True))
                 if all(call.is_plain(reply) for call, reply in zip(calls, replies, strict=True)):
-                    answers = Answers(merge_replies(runs, made), map(_asked, runs, calls))
+                    answers = Answers(merge_replies(runs, made), map(_sent, runs, calls))
                     for call in calls:
                         call.session.free.append(call.session)
                     calls = []  # the caller gets what they did
@@ -194,9 +194,9 @@ def _calls(runs: Sequence[ShardItems], *, adds: bool) -> list[Any]:
     return calls
 
 
-def _asked(run: ShardItems, call: Any) -> tuple[Any, Asked]:
+def _sent(run: ShardItems, call: Any) -> tuple[Any, SentItems]:
     """Return what a call of a shard asked, with the indexes of its items."""
-    return run.own, Asked(run.part.pending, call.items, [(0, call.handle.generation)])
+    return run.own, SentItems(run.part.pending, call.items, [(0, call.handle.generation)])
 
 
 def _gathered(
