@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from mmh3 import hash_bytes
 
@@ -52,8 +52,17 @@ _COMMITTED, _DONE, _REUSED = "1", "2", "-"
 """Answers to a commit: done by this call; done before, and the claim is gone; its session has gone on."""
 _COMMITS: Final = re.compile(f"[0{_COMMITTED}{_DONE}{_REUSED}]+")
 
-Made = tuple[FilterCall[Reply], Outcome, bytes, float]
-"""A call that was made for one claim, its outcome, its owner, and the time before it was sent."""
+
+class SentClaim(NamedTuple):
+    """A call that was made for one claim.
+
+    :ivar sent: the monotonic time before it was sent.
+    """
+
+    call: FilterCall[Reply]
+    outcome: Outcome
+    owner: bytes
+    sent: float
 
 
 class Claims:
@@ -119,7 +128,9 @@ class Claims:
                 state.left_to = self._pending.left
                 state.status, state.until, request.outcome = "claimed", sent + lease / 1000, state
             else:
-                yield from self._claim_run(handle, (request,), packed, options, (call, outcome, owner, sent))
+                yield from self._claim_run(
+                    handle, (request,), packed, options, SentClaim(call, outcome, owner, sent)
+                )
         except LayoutChanged:
             yield from self.each([request])
         except BaseException:  # perhaps the caller was interrupted
@@ -151,7 +162,7 @@ class Claims:
         requests: Sequence[ClaimRequest],
         packed: bytes,
         options: ClaimOptions,
-        made: Made | None = None,
+        made: SentClaim | None = None,
         *,
         taken: int | None = None,
     ) -> Op[None]:
@@ -160,7 +171,9 @@ class Claims:
         :param taken: the claims that the batch has made before, if they take the room of the filter.
         """
         keys = [self.key(each.encoded) for each in requests]
-        owners = [[made[2]]] if made else [[each] for each in options.new_owners(self._sessions, len(keys))]
+        owners = (
+            [[made.owner]] if made else [[each] for each in options.new_owners(self._sessions, len(keys))]
+        )
         try:
             if made is None:
                 self._take_owners(keys, owners, options)
@@ -187,7 +200,7 @@ class Claims:
         keys: Sequence[bytes],
         arguments: Sequence[Part],
         options: ClaimOptions,
-        made: Made | None,
+        made: SentClaim | None,
     ) -> Op[tuple[str, Sequence[str], float]]:
         """Claim in one script, and again if the lease was over when the reply came.
 
@@ -199,8 +212,8 @@ class Claims:
                     sent = clock.now()
                     reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
                 else:
-                    sent = made[3]
-                    reply = yield from self._stored.finish_call(made[0], made[1])
+                    sent = made.sent
+                    reply = yield from self._stored.finish_call(made.call, made.outcome)
                     made = None
                 answers, busy = claims_of(reply, len(keys), is_capped=handle.is_capped)
                 if "c" not in answers or not is_late(sent, options.lease):
