@@ -103,7 +103,7 @@ docs: $(VENV)/docs $(READY)
 	@echo 'open docs/_build/index.html'
 
 # Checks the contents of the wheel and the sdist, and installs the wheel with each extra, by an old pip and the newest.
-# RELEASE=1 refuses the placeholders of [project.urls] in pyproject.toml.
+# RELEASE=1 refuses the placeholders of [project.urls] in pyproject.toml, unless HOME_URL names the repository.
 export RELEASE
 package: $(READY)
 	$(BIN)/pytest -m package tests/test_package.py

@@ -84,6 +84,11 @@ def test_the_version_is_that_of_the_package(metadata: Message) -> None:
         bloomredis.versions  # type: ignore[attr-defined]  # noqa: B018 - there is none
 
 
+def test_old_tools_read_the_metadata(metadata: Message) -> None:
+    """The metadata has the first version that has all its fields; tools refuse a version that is newer than they."""
+    assert metadata["Metadata-Version"] == "2.4"
+
+
 def test_the_wheel_is_the_package_alone(wheel: dict[str, bytes]) -> None:
     """The wheel has the modules of the checkout and `py.typed`, but no test, benchmark or page."""
     modules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("bloomredis/**/*.py")}
@@ -198,3 +203,7 @@ def test_a_release_needs_real_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     page.check_urls({"Source": "https://example.org/"})
     with pytest.raises(ValueError, match="placeholders: Source, Issues"):
         page.check_urls(placeholders)
+    urls = page.urls_at("https://example.org/bloomredis/", "1.2.3")
+    page.check_urls(urls)
+    assert urls["Source"] + "README.md" == "https://example.org/bloomredis/blob/v1.2.3/README.md"
+    assert set(urls) == set(PROJECT["urls"])
