@@ -20,6 +20,7 @@ from bloomredis.stored.shards.record import ShardRecord
 KindName = Literal["fixed", "scaling", "rotating", "sharded", "counting"]
 LayoutName = Literal["classic", "blocked", "module"]
 
+_STORED_KINDS: Final = {"counting": COUNTING}
 _ONLY_OF: Final = {
     "grown_to": "scaling",
     "expansion": "scaling",
@@ -83,7 +84,7 @@ class FilterPlan:
     marking_items: int | None = None
 
 
-def plan(
+def plan(  # long: the signature declares every option
     capacity: SupportsIndex,
     error_rate: float,
     *,
@@ -123,8 +124,7 @@ def plan(
         count = None if shards is None else sizing.positive("shards", shards, shard_record.MAX_SHARDS)
         record = shard_record.plan_record(items, rate, shards=count, layout=layout)
         return sharded(record, 1 if nodes is None else sizing.positive("nodes", nodes))
-    stored = COUNTING if kind == "counting" else FILTER
-    return _one_key(kind, planning.new_header(items, rate, layout, stored), rate)
+    return _one_key(kind, planning.new_header(items, rate, layout, _STORED_KINDS.get(kind, FILTER)), rate)
 
 
 def _check_options(kind: KindName, layout: LayoutName | None, given: Mapping[str, object]) -> None:
