@@ -139,13 +139,28 @@ class Claims:
 
     def claim(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Claim items, in one or more scripts."""
-        rounds, options = None, requests[0].options
+
+        def claim_some(handle: Handle, left: Sequence[ClaimRequest]) -> Op[None]:
+            run = left[: min(MOST_CLAIMS, handle.items)]
+            packed, taken = _packed(handle.layout, run), self._taken(requests)
+            return self._claim_run(handle, run, packed, requests[0].options, taken=taken)
+
+        return self._until_answered(requests, claim_some)
+
+    def _until_answered(
+        self,
+        requests: Sequence[ClaimRequest],
+        attempt: Callable[[Handle, Sequence[ClaimRequest]], Op[None]],
+    ) -> Op[None]:
+        """Make attempts until each request has an outcome.
+
+        :param attempt: makes an attempt at some of the requests that are left.
+        """
+        rounds = None
         while left := [each for each in requests if each.outcome is None]:
             handle = yield from self._stored.acquire()
-            run = left[: min(MOST_CLAIMS, handle.items)]
-            packed = _packed(handle.layout, run)
             try:
-                yield from self._claim_run(handle, run, packed, options, taken=self._taken(requests))
+                yield from attempt(handle, left)
             except LayoutChanged:
                 progress = len(handle.extra) + len(requests) - len(left)
                 rounds = yield from next_round(rounds, self._stored.name, progress)
@@ -310,19 +325,12 @@ class Claims:
             request.state.loss_unreported = False
             if request.state.session is None:  # a pending commit may be retried whatever the state is by now
                 _check(request)
-        rounds = None
-        while left := _uncommitted(requests):
-            handle = yield from self._stored.acquire()
-            try:
-                ours = yield from self._of_this_filter(handle, left)
-                yield from self._commit_run(handle, ours[: min(MOST_CLAIMS, handle.items)])
-            except LayoutChanged:
-                progress = len(handle.extra) + len(requests) - len(left)
-                rounds = yield from next_round(rounds, self._stored.name, progress)
+        return self._until_answered(requests, self._commit_some)
 
-    def _commit_run(self, handle: Handle, requests: Sequence[ClaimRequest]) -> Op[None]:
+    def _commit_some(self, handle: Handle, left: Sequence[ClaimRequest]) -> Op[None]:
         """Commit claims in one script."""
-        if requests:
+        ours = yield from self._of_this_filter(handle, _uncommitted(left))
+        if requests := ours[: min(MOST_CLAIMS, handle.items)]:
             call = self._commit_call(handle, requests, _packed(handle.layout, requests))
             outcome: Outcome
             try:
