@@ -23,10 +23,10 @@ from bloomredis.bits.encoding import Encoder, Item, rows_from
 from bloomredis.bits.hashing import DIGEST_BYTES, HASHED_AT_ONCE, Digests
 from bloomredis.bits.layout import Layout
 from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError, FilterLostError
-from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import TRANSIENT, interrupted_load, raise_batch_of_stream
 from bloomredis.operations.whole import layer_bits
 from bloomredis.operations.whole.layer_bits import Hashed, LayerBits
+from bloomredis.operations.whole.load_calls import LoadCalls
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Batches, Compute, Next, Op
@@ -309,8 +309,7 @@ class Load:
 
 
 def load(
-    stored: Stored,
-    membership: Membership,
+    calls: LoadCalls,
     encoder: Encoder,
     source: Batches,
     progress: Callable[[int], object] | None,
@@ -319,13 +318,14 @@ def load(
 
     :param source: an iterator of batches of `LOAD_ITEMS`.
     """
+    stored = calls.stored
     handle = stored.handle or (yield from stored.open())
     batches = Load(stored.segmented(handle), encoder, stored.recorded_layers(handle))
     done = 0
     while True:
         batch: list[object] | None = yield Next(source, batches.append_items)
         with counted(lambda: batches.done):
-            yield from send_full(stored, membership, batches, ends=not batch)
+            yield from send_full(calls, batches, ends=not batch)
         if batches.done > done:
             done = batches.done
             if progress is not None:
@@ -354,8 +354,9 @@ def counted(done: Callable[[], int]) -> Iterator[None]:
         raise interrupted_load(error, done()) from error
 
 
-def send_full(stored: Stored, membership: Membership, load: Load, *, ends: bool) -> Op[None]:
+def send_full(calls: LoadCalls, load: Load, *, ends: bool) -> Op[None]:
     """Send the batch whenever it is full; if the load `ends`, send all items."""
+    stored = calls.stored
     with OutcomeMatters(stored.name):
         while True:
             if load.is_dense and load.waiting and not load.is_full:
@@ -365,9 +366,9 @@ def send_full(stored: Stored, membership: Membership, load: Load, *, ends: bool)
             if not load.items or not (load.is_full or ends):
                 return
             if load.layers is not None and load.entered:
-                yield from _send_to_layers(stored, membership, load, load.layers)
+                yield from _send_to_layers(calls, load, load.layers)
             else:
-                yield from _send_batch(stored, membership, load)
+                yield from _send_batch(calls, load)
 
 
 def _read_layers(stored: Stored, load: Load) -> Op[None]:
@@ -381,11 +382,11 @@ def _read_layers(stored: Stored, load: Load) -> Op[None]:
             load.before = None
 
 
-def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
+def _send_batch(calls: LoadCalls, load: Load) -> Op[None]:
     """Send a batch to a filter in one bitmap, or probe by probe, and count the new items."""
     for at, each in enumerate(load.waiting):
         try:
-            yield from membership.add(each.encoded, each.items, unasked=True)
+            yield from calls.membership.add(each.encoded, each.items, unasked=True)
         except (BatchInterruptedError, *TRANSIENT) as error:
             if load.has_only_digests:  # only digests of the items are left, not the items for `rest`
                 raise (error.__cause__ or error) from None
@@ -393,7 +394,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
             load.items -= len(getattr(error, "results", ()))
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_batch_of_stream(error, "update", rest, can_repeat_all=at == 0 and load.is_first)
-    sent_to = rounds = None
+    stored, sent_to, rounds = calls.stored, None, None
     while load.entered and sent_to is None:
         # The filter may have been lost and replaced meanwhile.
         handle = stored.handle or (yield from stored.open())
@@ -403,7 +404,7 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
                 advice="call update() again with all items",
             )
         try:
-            yield from _or_segments(stored, membership, handle, load)
+            yield from _or_segments(calls, handle, load)
         except LayoutChanged:
             rounds = yield from next_round(rounds, stored.name)
         else:
@@ -411,32 +412,32 @@ def _send_batch(stored: Stored, membership: Membership, load: Load) -> Op[None]:
     # If the previous segments were empty, all candidates are new, and counting takes no time.
     added = load.finish_batch() if load.was_known else (yield Compute(load.finish_batch))
     if sent_to and added:
-        yield from membership.add_count(sent_to, added)
+        yield from calls.add_count(sent_to, added)
         yield from stored.look_at_count(added)
     load.vain_rounds = 0
 
 
-def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: LayerBits) -> Op[None]:
+def _send_to_layers(calls: LoadCalls, load: Load, layers: LayerBits) -> Op[None]:
     """Send a batch to the newest layer; if there is a newer layer meanwhile, the whole batch waits again.
 
     The items are counted first: if the process dies in between, no layer has more items than its count.
     """
     try:
-        reserved = yield from _reserve(membership, load, layers)
+        reserved = yield from _reserve(calls, load, layers)
     except LayoutChanged:
         load.vain_rounds += 1
         load.undo_entering(None)
         return
     changed = False
     try:
-        yield from _or_segments(stored, membership, layers.handle, load)
+        yield from _or_segments(calls, layers.handle, load)
     except LayoutChanged:
         changed = True
     if changed or not load.was_known:
         new: int = yield Compute(load.new_in_layer if changed else load.new)
     else:
         new = load.candidates
-    yield from membership.count_reserved(layers.layer, reserved, new)
+    yield from calls.count_reserved(layers.layer, reserved, new)
     layers.room += reserved - new
     if changed:
         load.vain_rounds += 1
@@ -446,9 +447,9 @@ def _send_to_layers(stored: Stored, membership: Membership, load: Load, layers: 
         load.drop_sent()
 
 
-def _reserve(membership: Membership, load: Load, layers: LayerBits) -> Op[int]:
+def _reserve(calls: LoadCalls, load: Load, layers: LayerBits) -> Op[int]:
     """Count the new items of a batch, which is cut where the room ends; return the number counted."""
-    reserved = yield from membership.reserve(layers.handle, load.candidates)
+    reserved = yield from calls.reserve(layers.handle, load.candidates)
     layers.room -= reserved
     if reserved < load.candidates:  # other clients have added items meanwhile
         layers.room = reserved
@@ -458,8 +459,9 @@ def _reserve(membership: Membership, load: Load, layers: LayerBits) -> Op[int]:
     return reserved
 
 
-def _or_segments(stored: Stored, membership: Membership, handle: Handle, load: Load) -> Op[None]:
+def _or_segments(calls: LoadCalls, handle: Handle, load: Load) -> Op[None]:
+    stored = calls.stored
     temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
     for segment in load.segments():
-        found = yield from membership.or_segment(handle, segment.first, segment.data, temporaries)
+        found = yield from calls.or_segment(handle, segment.first, segment.data, temporaries)
         load.record_previous(segment, found)
