@@ -1,4 +1,4 @@
-"""Schedules as lines of JSON: `holes.jsonl` has one schedule a line."""
+"""Schedules as lines of JSON: `holes.jsonl` has one for each hole, `held.jsonl` those that break no rule."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tests.simulation.kinds import SECRET
 from tests.simulation.processes import Setup
 
 FILE: Final = Path(__file__).with_name("holes.jsonl")
+HELD: Final = FILE.with_name("held.jsonl")
+"""Schedules without a hole, written by hand; each says what its end shows."""
 
 _ENCODERS: Final = {"secret": SECRET}
 """Functions that options have, by the names that stand for them in a line."""
@@ -20,12 +22,16 @@ _ENCODERS: Final = {"secret": SECRET}
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule that breaks a rule while a hole is open, and none otherwise."""
+    """A schedule that breaks a rule while a hole is open, and none otherwise.
+
+    :ivar hole: empty for a schedule that breaks no rule; then `says` is what its end shows.
+    """
 
     hole: str
     rule: str
     scenario: Scenario
     actions: tuple[Action, ...]
+    says: str = ""
 
     @classmethod
     def of_line(cls, line: str) -> Schedule:
@@ -40,7 +46,8 @@ class Schedule:
             is_warm=values.get("is_warm", False),
         )
         actions = tuple(Action(name, _tuples(args)) for name, *args in values["actions"])
-        return cls(values["hole"], values["rule"], scenario, actions)
+        hole, rule = values.get("hole", ""), values.get("rule", "")
+        return cls(hole, rule, scenario, actions, values.get("says", ""))
 
     def line(self) -> str:
         """Return the schedule as a line, without what has its default."""
@@ -48,6 +55,7 @@ class Schedule:
         values: dict[str, Any] = {
             "hole": self.hole,
             "rule": self.rule,
+            "says": self.says,
             "kind": begun.kind,
             "options": _named(begun.options),
             "faults": sorted(begun.faults),
@@ -58,9 +66,9 @@ class Schedule:
         return json.dumps({name: value for name, value in values.items() if value})
 
 
-def read() -> list[Schedule]:
-    """Return all schedules."""
-    return [Schedule.of_line(line) for line in FILE.read_text("utf-8").splitlines()]
+def read(file: Path = FILE) -> list[Schedule]:
+    """Return the schedules of a file."""
+    return [Schedule.of_line(line) for line in file.read_text("utf-8").splitlines()]
 
 
 def write(schedules: Iterable[Schedule]) -> None:

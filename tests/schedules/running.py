@@ -23,9 +23,9 @@ def outcomes(simulator: Simulator, schedule: Schedule) -> tuple[str | None, str 
         violation = simulator.replay(schedule.scenario, schedule.actions)
         return None if violation is None else violation.rule
 
-    with opened([schedule.hole]):
+    with opened([schedule.hole] if schedule.hole else []):
         broken = rule()
-    return broken, rule()
+    return broken, rule() if schedule.hole else broken
 
 
 def is_right(simulator: Simulator, schedule: Schedule) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from tests.schedules.lines import Schedule, read
+import pytest
+
+from tests.schedules.lines import HELD, Schedule, read
 from tests.schedules.running import outcomes
 from tests.simulation.holes import WITH
 from tests.simulation.running import Simulator
 
 SCHEDULES = read()
+HELD_SCHEDULES = read(HELD)
 
 
 def test_each_hole_has_a_schedule() -> None:
@@ -17,7 +20,8 @@ def test_each_hole_has_a_schedule() -> None:
 
 def test_a_line_is_the_schedule() -> None:
     """A schedule that is written and read again is the same."""
-    assert [Schedule.of_line(each.line()) for each in SCHEDULES] == SCHEDULES
+    every = SCHEDULES + HELD_SCHEDULES
+    assert [Schedule.of_line(each.line()) for each in every] == every
 
 
 def test_the_rule_is_broken_through_the_hole_alone() -> None:
@@ -26,3 +30,11 @@ def test_the_rule_is_broken_through_the_hole_alone() -> None:
     with simulator.installed():
         found = {each.hole: outcomes(simulator, each) for each in SCHEDULES}
     assert found == {each.hole: (each.rule, None) for each in SCHEDULES}
+
+
+@pytest.mark.parametrize("schedule", HELD_SCHEDULES, ids=[each.says for each in HELD_SCHEDULES])
+def test_a_schedule_breaks_no_rule(schedule: Schedule) -> None:
+    """A schedule that somebody wrote for a fault runs to its end without a broken rule."""
+    simulator = Simulator()
+    with simulator.installed():
+        assert outcomes(simulator, schedule) == (None, None)

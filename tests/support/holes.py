@@ -17,13 +17,14 @@ from bloomredis.drivers import renewing
 from bloomredis.drivers.sharing import tasks
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.errors import FilterLostError, FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
+from bloomredis.operations.claims import verbs as claim_verbs
 from bloomredis.operations.claims.calls import Claims
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState
 from bloomredis.operations.items import local_cache, membership
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.kinds import filter as filters
-from bloomredis.operations.kinds import layered, sharded, verbs
+from bloomredis.operations.kinds import layered, sharded
 from bloomredis.protocol import cluster, forms, judging, scripts
 from bloomredis.protocol.calls import send_command
 from bloomredis.protocol.judging import Verdict
@@ -306,7 +307,7 @@ def _renewals_end_in_their_tasks(patch: Patch) -> None:
 
 def _nobody_is_told(patch: Patch) -> None:
     """A loss that `info` has raised counts as told to the callers."""
-    for user in (filters, layered, sharded, verbs):
+    for user in (filters, layered, sharded, claim_verbs):
         patch(user, "untold", lambda work: work)
 
 
