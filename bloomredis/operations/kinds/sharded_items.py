@@ -75,7 +75,7 @@ class ShardedItems:
         return self.part(self._stored.shard_with(item))
 
     def on_item(self, item: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        """Run an operation on the shard that has an item."""
+        """Run an operation on the shard that has an item; a missing filter is created."""
         if self._stored.handle is None:
             yield from self._stored.acquire()
         return (yield from call(self.part_of(item)))

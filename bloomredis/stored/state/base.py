@@ -60,7 +60,7 @@ _EXPIRE: Final = scripts.load_script("expire", integer)
 
 
 def _cells(layout: Packing) -> str:
-    """Return the kind of a layout's cells: a folder of lua/pieces."""
+    """Return the kind of a layout's cells: a file of lua/pieces."""
     newest = layout.layers[0] if isinstance(layout, Layered) else layout
     return "blocks" if isinstance(newest, Blocked) else "counters" if isinstance(newest, Counting) else "bits"
 
