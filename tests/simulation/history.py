@@ -35,8 +35,8 @@ class Request:
     :ivar executed: the server's clock when its last command was executed, and the `generation` there.
     :ivar claims: whether its last command got the claim; `claimed` are the times at which one did.
     :ivar committed: the entry of the log when a commit was first executed.
-    :ivar opened: the entry of the log and the generation that it opened, if any; `told` is the generation
-        in its reply.
+    :ivar opened: the entry of the log and the generation that it opened, if any, at the step `opened_at`;
+        `told` is the generation in its reply.
     :ivar was_fresh: whether its object had not opened the filter when it began.
     :ivar was_told: whether its object had raised the loss of the generation that it knew.
     :ivar met_loss: whether a command with the identity of a lost filter was refused: False if it may have
@@ -45,7 +45,7 @@ class Request:
     :ivar knew: the generations that its object may have known as it began, empty for a new object; None if
         that cannot be said.
     :ivar is_beside: whether a call that accepts the stored filter ran on its object at the same time.
-    :ivar is_behind: whether another call of its object got a newer generation since it began.
+    :ivar got_beside: the generations that other calls of its object got since it began.
     :ivar held: the claim in its answer, or the claim of a commit.
     :ivar holder: the name of the claimer, None without a name.
     :ivar ending: the verb that ends the claim, once that began.
@@ -73,13 +73,13 @@ class Request:
             "entry",
             "executed",
             "generation",
+            "got_beside",
             "held",
             "holder",
         ),
         *(
             "asker",
             "is_alone",
-            "is_behind",
             "is_beside",
             "is_cancelled",
             "is_load",
@@ -91,6 +91,7 @@ class Request:
             "lease",
             "met_loss",
             "opened",
+            "opened_at",
             "was_fresh",
             "was_told",
             "now",
@@ -110,6 +111,7 @@ class Request:
         self.ref, self.verb, self.item, self.earlier = ref, verb, item, earlier
         self.owner = self.asker = owner  # the object that has the claim, and the one that made the call
         self.started = self.entry = self.ended = 0
+        self.opened_at = -1
         self.now = self.ended_now = 0.0
         self.clock = self.ended_clock = self.executed = self.lease = 0
         self.state: State = "running"
@@ -121,7 +123,8 @@ class Request:
         self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True
-        self.is_behind = self.is_beside = self.was_fresh = self.was_told = False
+        self.is_beside = self.was_fresh = self.was_told = False
+        self.got_beside = set[bytes | None]()
         self.met_loss: bool | None = None
         self.is_load = self.is_repeated = self.renews = False
         self.is_alone = True

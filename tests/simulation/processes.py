@@ -66,6 +66,7 @@ class Owner:
         self.is_fresh = True
         self.is_copy = False  # of an object of another process
         self.raised: int | None = None  # the step at which it raised the last loss, until it goes on
+        self._lost_at = -1  # the first step at which it raised that loss
         self.raised_quietly = -1  # the last step at which a call did that tells nobody
         self._fresh_since = -1
         self._is_used = False  # by any call
@@ -81,10 +82,10 @@ class Owner:
         """Return whether the object got a generation, and no other one before a request began."""
         return self.generations.get(generation, -1) >= request.started
 
-    def opened(self, generation: bytes | None, entry: int, requests: Sequence[Request]) -> None:
+    def opened(self, generation: bytes | None, entry: int, requests: Sequence[Request], step: int) -> None:
         """Record that one of its calls that open the filter was executed."""
         for request in requests:
-            request.opened = entry, generation
+            request.opened, request.opened_at = (entry, generation), step
         if self.recreates or self.may_open or self.raised is not None:
             self.generations[generation] = math.inf
             self._newest = generation
@@ -96,20 +97,24 @@ class Owner:
         that acknowledge a loss.
         """
         for request in requests:
-            if request.verb in ACKNOWLEDGING or not request.is_behind:
+            if request.verb in ACKNOWLEDGING or not request.got_beside:
                 request.told = request.opened and request.opened[1]
             newer = request.opened and (self._opened is None or request.opened[0] >= self._opened[0])
             if newer and request.verb in ACKNOWLEDGING:
                 self._opened = request.opened
-        if any(each.opened for each in requests):
-            for other in self.running:
-                other.is_behind = other.is_behind or other not in requests
+        if any(each.opened_at > self._lost_at and each.verb not in ACKNOWLEDGING for each in requests):
+            self.raised = None  # it goes on
+        got = {each.opened[1] for each in requests if each.opened}
+        for other in self.running:
+            if other not in requests:
+                other.got_beside |= got
 
     def raise_loss(self, request: Request, step: int) -> None:
         """Record a `FilterLostError`."""
         if request.verb in QUIET:
             self.raised_quietly = step
         else:
+            self._lost_at = step if self.raised is None else self._lost_at
             self.raised = step
             if request.started < self.raised_quietly:
                 self.raised_quietly = step  # it may be about an older loss than that which nobody was told of
@@ -168,7 +173,7 @@ class Owner:
             self.is_fresh = False
         if answered:
             given = self._opened or request.opened  # None after a delete, or if nothing was stored
-            stands = request.verb == "clear" and request.is_behind  # what another call has opened since
+            stands = request.verb == "clear" and request.got_beside  # what another call has opened since
             if not stands and (given or request.verb != "acknowledge"):
                 self._leave_others(given and given[1], step)
             self.acknowledged = None if request.verb == "delete" else self._opened

@@ -358,7 +358,7 @@ class Rules(Repeats):
 
         What another call has opened meanwhile is checked by the next call.
         """
-        if not request.is_behind:
+        if not request.got_beside:
             self._check_generation(request)
 
     def acknowledged(self, request: Request, *, had_lost: bool) -> None:
@@ -406,7 +406,10 @@ class Rules(Repeats):
             )
 
     def _check_going_on(self, request: Request) -> None:
-        """Check that an object that has raised a loss goes on with a filter that was marked since."""
+        """Check that an object that has raised a loss goes on with a filter that was marked since.
+
+        If another call of the object has got a third filter meanwhile, this may be the loss of that one.
+        """
         stored = {entry.generation for entry in self._history.window(request)}
         marked = self._history.acknowledged.get(next(iter(stored)), self._history.step)
         if (
@@ -414,6 +417,7 @@ class Rules(Repeats):
             and request.met_loss is None
             and not request.is_beside
             and len(stored) == 1
+            and request.got_beside <= stored
             and marked < request.started
             and self._history.rolled_back < 0
         ):

@@ -118,7 +118,7 @@ class World(Stage):
         if isinstance(reply, Exception):
             return
         if self._is_awaited and self._opens(exchange.owner, verb, requests, is_marked=is_marked):
-            exchange.owner.opened(generation, len(self.history.log) - 1, requests)
+            exchange.owner.opened(generation, len(self.history.log) - 1, requests, self.history.step)
         if verb == "reserve":
             self._check_making(requests)
         self._note_claims(generation, verb, requests, reply)
@@ -138,11 +138,17 @@ class World(Stage):
                 raise Violation("made unknown", f"{each} made a filter, and its object had known none")
 
     def _opens(self, owner: Owner, verb: str, requests: Sequence[Request], *, is_marked: bool) -> bool:
-        """Return whether an object may go on with the stored filter after the reply to a command."""
-        if verb == "describe":
-            verbs = (*READING, "acknowledge", *["create"] * (owner.recreates or owner.may_open))
-            return any(each.verb in verbs for each in requests) or (is_marked and owner.raised is not None)
-        return verb in ("reserve", "clear")
+        """Return whether an object may go on with the stored filter after the reply to a command.
+
+        After a loss it goes on with a marked filter only, unless it accepts what is stored.
+        """
+        if verb not in ("describe", "reserve"):
+            return verb == "clear"
+        if owner.raised is not None and not owner.may_open:
+            return is_marked
+        verbs = (*READING, "acknowledge", *["create"] * (owner.recreates or owner.may_open))
+        is_asking = verb == "reserve" or any(each.verb in verbs for each in requests)
+        return is_asking or (is_marked and owner.raised is not None)
 
     def _note_claims(
         self, generation: bytes | None, verb: str, requests: Sequence[Request], reply: Any

@@ -1,0 +1,108 @@
+"""The judge accepts what is right in rare schedules, and finds the faults that are next to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Any, Final
+
+import pytest
+
+from bloomredis.stored.state.versioned import Versioned
+from tests.simulation.__main__ import calls
+from tests.simulation.actions import Action, Scenario
+from tests.simulation.processes import Setup
+from tests.simulation.running import Simulator
+
+Step = tuple[Any, ...]
+
+ONE: Final = (Setup("p0", ((),)),)
+TWO: Final = (Setup("p0", ((),)), Setup("p1", ((),)))
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator in its environment."""
+    simulator = Simulator()
+    with simulator.installed():
+        yield simulator
+
+
+def broken(simulator: Simulator, kind: str, processes: Sequence[Setup], *steps: Step) -> str | None:
+    """Carry out a schedule; return the rule that it broke, if any."""
+    begun = Scenario(kind, (), tuple(processes), frozenset(), frozenset(calls()), is_warm=True)
+    violation = simulator.replay(begun, [Action(name, tuple(args)) for name, *args in steps])
+    return None if violation is None else violation.rule
+
+
+def start(ref: str, owner: str, verb: str, *items: int, other: str | None = None) -> Step:
+    """Return the start of a call."""
+    return "start", ref, owner, verb, items, other
+
+
+def step(ref: str, times: int = 1) -> list[Step]:
+    """Return the execution of a call's next commands, each with its reply."""
+    return [(what, ref) for _ in range(times) for what in ("execute", "reply")]
+
+
+TOLD: Final = (
+    *(start("c1", "p0.a", "add", 0), *step("c1", 2)),
+    *(start("c2", "p1.a", "clear"), *step("c2", 2)),
+    *(start("c3", "p0.a", "add", 0), *step("c3")),
+)
+"""An object has raised the loss of a filter, and another one has cleared it, which marks the new one."""
+
+
+def going_on(*meanwhile: Step) -> list[Step]:
+    """Return a schedule of two calls of an object that goes on after a loss, the second of which waits.
+
+    :param meanwhile: what happens after the first call has read the marked filter.
+    """
+    first, second = start("c4", "p0.a", "add", 1), start("c5", "p0.a", "info")
+    return [*TOLD, first, ("execute", "c4"), *meanwhile, second, ("execute", "c5"), ("reply", "c4")]
+
+
+CLEARED: Final = (start("c6", "p1.a", "clear"), *step("c6", 2))
+
+
+def test_a_call_that_meets_the_loss_of_what_another_call_has_got(simulator: Simulator) -> None:
+    """It raises a loss that came after its begin, though what is stored then was made on purpose."""
+    steps = [*going_on(*CLEARED), ("reply", "c5"), *step("c4"), *step("c5")]
+    assert broken(simulator, "BloomFilter", TWO, *steps) is None
+
+
+def test_a_loss_after_a_call_that_went_on(simulator: Simulator) -> None:
+    """A call that began before its object raised a loss may be the one that goes on."""
+    tasks = (Setup("p0", ((),), is_async=True), TWO[1])
+    steps = [
+        *(start("c1", "p0.a", "add", 0), *step("p0.a/0", 2)),
+        *(start("c2", "p1.a", "clear"), *step("c2", 2)),
+        *(start("c3", "p0.a", "add", 0), start("c4", "p0.a", "add", 1), *step("p0.a/0", 3)),
+        *(*CLEARED, start("c5", "p0.a", "info"), *step("p0.a/0")),
+    ]
+    assert broken(simulator, "BloomFilter", tasks, *steps) is None
+
+
+def test_a_loss_after_an_info_that_went_on(simulator: Simulator) -> None:
+    """So may be one that tells nobody of a loss."""
+    steps = [*TOLD, start("c4", "p0.a", "info"), *step("c4", 2), *CLEARED]
+    steps += [start("c5", "p0.a", "info"), *step("c5")]
+    assert broken(simulator, "BloomFilter", TWO, *steps) is None
+
+
+def test_a_call_that_does_not_go_on_with_what_another_call_has_got(
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filter that was made on purpose is stored all the time: a second error is wrong."""
+    after = Versioned._after
+
+    def again(self: Any, known: Any, loss: Any) -> Any:
+        found = yield from after(self, known, loss)
+        if self.known.now() is not known:
+            raise copy(loss)
+        return found
+
+    steps = [*going_on(), ("reply", "c5"), *step("c4"), *step("c5", 2)]
+    assert broken(simulator, "BloomFilter", TWO, *steps) is None
+    monkeypatch.setattr(Versioned, "_after", again)
+    assert broken(simulator, "BloomFilter", TWO, *steps) == "not going on"
