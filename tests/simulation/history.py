@@ -36,7 +36,7 @@ class Request:
     :ivar claims: whether its last command got the claim; `claimed` are the times at which one did.
     :ivar committed: the entry of the log when a commit was first executed.
     :ivar opened: the entry of the log and the generation that it opened, if any, at the step `opened_at`;
-        `told` is the generation in its reply.
+        `told` is the generation in its reply, and `told_at` that step once the reply has come.
     :ivar was_fresh: whether its object had not opened the filter when it began.
     :ivar was_told: whether its object had raised the loss of the generation that it knew.
     :ivar met_loss: whether a command with the identity of a lost filter was refused: False if it may have
@@ -45,7 +45,8 @@ class Request:
     :ivar knew: the generations that its object may have known as it began, empty for a new object; None if
         that cannot be said.
     :ivar is_beside: whether a call that accepts the stored filter ran on its object at the same time.
-    :ivar got_beside: the generations that other calls of its object got since it began.
+    :ivar got_beside: what other calls of its object opened since it began, as `opened`.
+    :ivar emptied: the entry of the log at which a clear() was executed.
     :ivar held: the claim in its answer, or the claim of a commit.
     :ivar holder: the name of the claimer, None without a name.
     :ivar ending: the verb that ends the claim, once that began.
@@ -66,6 +67,7 @@ class Request:
             "clock",
             "committed",
             "earlier",
+            "emptied",
             "ended",
             "ending",
             "ended_clock",
@@ -102,6 +104,7 @@ class Request:
             "state",
             "token",
             "told",
+            "told_at",
             "verb",
             "wall_error",
         ),
@@ -111,7 +114,7 @@ class Request:
         self.ref, self.verb, self.item, self.earlier = ref, verb, item, earlier
         self.owner = self.asker = owner  # the object that has the claim, and the one that made the call
         self.started = self.entry = self.ended = 0
-        self.opened_at = -1
+        self.opened_at = self.told_at = -1
         self.now = self.ended_now = 0.0
         self.clock = self.ended_clock = self.executed = self.lease = 0
         self.state: State = "running"
@@ -124,7 +127,8 @@ class Request:
         self.committed: int | None = None
         self.is_single = True
         self.is_beside = self.was_fresh = self.was_told = False
-        self.got_beside = set[bytes | None]()
+        self.got_beside = list[tuple[int, bytes | None]]()
+        self.emptied: int | None = None
         self.met_loss: bool | None = None
         self.is_load = self.is_repeated = self.renews = False
         self.is_alone = True

@@ -104,10 +104,12 @@ class Owner:
                 self._opened = request.opened
         if any(each.opened_at > self._lost_at and each.verb not in ACKNOWLEDGING for each in requests):
             self.raised = None  # it goes on
-        got = {each.opened[1] for each in requests if each.opened}
+        new = [each for each in requests if each.opened_at > each.told_at]
+        for each in new:
+            each.told_at = each.opened_at
         for other in self.running:
             if other not in requests:
-                other.got_beside |= got
+                other.got_beside += [each.opened for each in new if each.opened]
 
     def raise_loss(self, request: Request, step: int) -> None:
         """Record a `FilterLostError`."""
@@ -116,6 +118,8 @@ class Owner:
         else:
             self._lost_at = step if self.raised is None else self._lost_at
             self.raised = step
+            if request.started > self._fresh_since:
+                self.is_fresh = False  # it had opened the filter, though no call was answered
             if request.started < self.raised_quietly:
                 self.raised_quietly = step  # it may be about an older loss than that which nobody was told of
 
@@ -149,6 +153,8 @@ class Owner:
     def end(self, request: Request, step: int, *, answered: bool) -> None:
         """Record the end of a request."""
         self.running.remove(request)
+        if answered and request.verb == "acknowledge" and not self.has_opened:
+            return  # it has found no filter, and has made none for an object that knew none
         uses = request.verb in (*_TELLING, "contains") and request.started > (self.raised or 0)
         if answered and (uses or request.verb in ACKNOWLEDGING):
             self.raised = None
@@ -164,8 +170,7 @@ class Owner:
             ):
                 self.is_fresh = False
             return
-        left_none = request.verb == "delete" or (request.verb == "acknowledge" and not self.has_opened)
-        if not answered or left_none or not (self._opened or request.opened):
+        if not answered or request.verb == "delete" or not (self._opened or request.opened):
             self.is_fresh, self._fresh_since = True, step
         elif acknowledging or request.started < self._fresh_since:
             return  # nobody says which call's generation the object has, if one of them has failed
@@ -173,10 +178,13 @@ class Owner:
             self.is_fresh = False
         if answered:
             given = self._opened or request.opened  # None after a delete, or if nothing was stored
-            stands = request.verb == "clear" and request.got_beside  # what another call has opened since
+            newest = given and given[1]
+            stands = request.emptied is not None and any(  # another call has got it since
+                entry >= request.emptied and generation != newest for entry, generation in request.got_beside
+            )
             if not stands and (given or request.verb != "acknowledge"):
-                self._leave_others(given and given[1], step)
-            self.acknowledged = None if request.verb == "delete" else self._opened
+                self._leave_others(newest, step)
+            self.acknowledged = None if request.verb == "delete" or stands else self._opened
 
     @property
     def has_opened(self) -> bool:

@@ -417,7 +417,7 @@ class Rules(Repeats):
             and request.met_loss is None
             and not request.is_beside
             and len(stored) == 1
-            and request.got_beside <= stored
+            and all(generation in stored for _, generation in request.got_beside)
             and marked < request.started
             and self._history.rolled_back < 0
         ):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from bloomredis.errors import FilterLostError
 from bloomredis.stored.state.versioned import Versioned
 from tests.simulation.__main__ import calls
 from tests.simulation.actions import Action, Scenario
@@ -106,3 +107,70 @@ def test_a_call_that_does_not_go_on_with_what_another_call_has_got(
     assert broken(simulator, "BloomFilter", TWO, *steps) is None
     monkeypatch.setattr(Versioned, "_after", again)
     assert broken(simulator, "BloomFilter", TWO, *steps) == "not going on"
+
+
+def beside_a_clear(*meanwhile: Step) -> list[Step]:
+    """Return a schedule of a clear() beside two adds of the same object that open the filter.
+
+    :param meanwhile: what happens between the second one and the last look of the clear().
+    """
+    return [
+        *(start("c1", "p0.a", "add", 0), *step("c1", 2)),
+        *(start("c2", "p0.a", "clear"), *step("c2"), ("execute", "c2")),
+        *(start("c3", "p0.a", "add", 1), *step("c3"), ("reply", "c2"), *step("c3")),
+        *(start("c4", "p0.a", "add", 2), *step("c4", 2), *meanwhile, *step("c2")),
+    ]
+
+
+def test_a_loss_of_what_another_call_has_got_beside_a_clear(simulator: Simulator) -> None:
+    """The object stays with the filter of that call: after it the filter was cleared by another object."""
+    steps = [*beside_a_clear(*CLEARED), start("c7", "p0.a", "add", 3), *step("c7")]
+    assert broken(simulator, "BloomFilter", TWO, *steps) is None
+
+
+def test_a_loss_after_a_clear_that_left_what_the_calls_beside_it_got(
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was lost since the clear() of the object."""
+    take = Versioned._take_emptied
+
+    def taken(self: Any, found: Any, since: Any) -> Any:
+        yield from take(self, found, since)
+        loss = FilterLostError("it is damaged")
+        loss.is_damage = True  # else it would count as what the clear() took away
+        self.known.lost(self.known.now(), loss)
+
+    steps = [*beside_a_clear(), start("c7", "p0.a", "add", 3), *step("c7")]
+    assert broken(simulator, "BloomFilter", TWO, *steps) is None
+    monkeypatch.setattr(Versioned, "_take_emptied", taken)
+    assert broken(simulator, "BloomFilter", TWO, *steps) == "no loss"
+
+
+def test_an_acknowledgement_of_a_new_object_says_nothing_of_those_beside_it(simulator: Simulator) -> None:
+    """It found no filter; another one makes two, of which the first is gone again."""
+    steps = [
+        *(start("c1", "p0.a", "acknowledge"), start("c2", "p0.a", "add", 0), *step("c2"), ("flush_all",)),
+        *(start("c3", "p0.a", "acknowledge"), ("execute", "c3"), ("execute", "c2"), ("flush_all",)),
+        *(("reply", "c2"), ("reply", "c3"), ("execute", "c1"), ("execute", "c3"), ("reply", "c1")),
+        *(("reply", "c3"), start("c4", "p0.a", "add", 1), ("execute", "c3"), ("execute", "c4")),
+        *(("reply", "c3"), ("reply", "c4"), *step("c4")),
+    ]
+    assert broken(simulator, "BloomFilter", ONE, *steps) is None
+
+
+def test_an_acknowledgement_of_a_new_object_hides_no_loss(
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends after the object has raised a loss, of which it knows nothing."""
+
+    def accepted(self: Any, *_: Any) -> Any:
+        return self._find(creates=True)
+
+    steps = [
+        *(start("c1", "p0.a", "acknowledge"), start("c2", "p0.a", "add", 0), *step("c2"), ("flush_all",)),
+        *(("execute", "c1"), start("c3", "p1.a", "add", 0), *step("c3", 2), *step("c2"), ("reply", "c1")),
+        *(start("c4", "p0.a", "add", 0), *step("c4", 2)),
+    ]
+    assert broken(simulator, "BloomFilter", TWO, *steps) is None
+    monkeypatch.setattr(Versioned, "_after", accepted)
+    assert broken(simulator, "BloomFilter", TWO, *steps) == "silent loss"

@@ -121,6 +121,9 @@ class World(Stage):
             exchange.owner.opened(generation, len(self.history.log) - 1, requests, self.history.step)
         if verb == "reserve":
             self._check_making(requests)
+        for request in requests:
+            if request.verb == "clear" and verb in ("clear", "reserve") and request.emptied is None:
+                request.emptied = len(self.history.log) - 1
         self._note_claims(generation, verb, requests, reply)
 
     def _check_mark(self, generation: bytes | None, requests: Sequence[Request]) -> None:
