@@ -38,9 +38,13 @@ class ClaimRules:
             self._check_own(request)
 
     def _check_own(self, request: Request) -> None:
-        """Check that a retry is not refused because of its own object's claim without an answer."""
+        """Check that a retry is not refused because of its own object's claim without an answer.
+
+        The object keeps the owner of that claim for its lease: a late copy may claim the item after that.
+        """
         asked = [each for each in self._history.requests[request.item] if each.verb == "claim"]
-        holder = max((each for each in asked if each.claims), key=lambda each: each.executed, default=None)
+        claiming = (each for each in asked if each.claimed)
+        holder = max(claiming, key=lambda each: each.claimed[-1], default=None)
         if holder is not None and holder is not request and request.holder is not None:
             self._check_name(request, holder, asked)
         if holder is None or holder.state != "unknown" or holder.owner is not request.owner:
@@ -50,7 +54,8 @@ class ClaimRules:
         others = [each for each in asked if each.asker is request.owner and each not in (holder, request)]
         is_next = holder.ended <= request.started and not any(each.overlaps(holder) for each in others)
         is_first = not any(each.started > holder.ended for each in others)
-        if is_next and is_first and not self._history.is_disturbed(holder):
+        is_kept = self._history.seconds_since(holder) * 1e6 < holder.lease
+        if is_kept and is_next and is_first and not self._history.is_disturbed(holder):
             raise Violation("own claim", f'{request} was answered "busy", and {holder} had claimed the item')
 
     def _check_name(self, request: Request, holder: Request, asked: Sequence[Request]) -> None:
@@ -68,7 +73,7 @@ class ClaimRules:
         may_be_clone = holder.owner.process.pid == request.owner.process.pid and not is_same
         if is_alone and not (is_retry or may_be_clone):
             raise Violation("own name", f'{request} was answered "busy" because of {holder}, of its own name')
-        if holder.executed < request.clock and not state_of(request.held).is_own:
+        if holder.claimed[-1] < request.clock and not state_of(request.held).is_own:
             raise Violation("own name", f'{request} was answered "busy" without `is_own`, despite {holder}')
 
     def _grant(self, request: Request) -> None:

@@ -33,7 +33,7 @@ class Request:
     :ivar earlier: the request whose token it carries.
     :ivar entry: the newest entry of the log when it began.
     :ivar executed: the server's clock when its last command was executed, and the `generation` there.
-    :ivar claims: whether its last command got the claim; `claimed` are the times at which one did.
+    :ivar claimed: the times at which its commands got the claim.
     :ivar committed: the entry of the log when a commit was first executed.
     :ivar opened: the entry of the log and the generation that it opened, if any, at the step `opened_at`;
         `told` is the generation in its reply, and `told_at` that step once the reply has come.
@@ -63,7 +63,6 @@ class Request:
         *(
             "answer",
             "claimed",
-            "claims",
             "clock",
             "committed",
             "earlier",
@@ -133,7 +132,6 @@ class Request:
         self.is_load = self.is_repeated = self.renews = False
         self.is_alone = True
         self.knew: frozenset[bytes | None] | None = None
-        self.claims = False
         self.claimed: tuple[int, ...] = ()
         self.is_cancelled = False
         self.ending: str | None = None
@@ -316,6 +314,10 @@ class History:
             or (has_waited and self.jumped >= request.started)
             or any(self.evicted.get(key, -1) >= request.started for key in request.keys)
         )
+
+    def seconds_since(self, request: Request) -> float:
+        """Return the seconds since the end of a request, on the clients' clock."""
+        return self._clocks()[0] - request.ended_now
 
     def is_excused(self, request: Request) -> bool:
         """Return whether a retry may get another answer than its first attempt."""

@@ -9,6 +9,8 @@ from typing import Any, Final
 import pytest
 
 from bloomredis.errors import FilterLostError
+from bloomredis.operations.claims.state import ClaimState
+from bloomredis.protocol.pending import PendingCalls
 from bloomredis.stored.state.versioned import Versioned
 from tests.simulation.__main__ import calls
 from tests.simulation.actions import Action, Scenario
@@ -174,3 +176,52 @@ def test_an_acknowledgement_of_a_new_object_hides_no_loss(
     assert broken(simulator, "BloomFilter", TWO, *steps) is None
     monkeypatch.setattr(Versioned, "_after", accepted)
     assert broken(simulator, "BloomFilter", TWO, *steps) == "silent loss"
+
+
+def claimed_late(ref: str) -> list[Step]:
+    """Return a schedule with a claim that is made twice, since its first reply came late.
+
+    The first command gets the claim, the second one finds the item done.  Later the item is removed.
+    """
+    return [
+        *(start("c1", "p1.a", "create"), *step("c1")),
+        *(start("c24", "p1.a", "claim_as", 1), *step("c24")),
+        *(start("c2", "p1.a", "commit", other="c24"), *step("c2")),
+        *(start("c3", "p1.a", "remove", 1), *step("c3")),
+        *(start(ref, "p0.a", "claim_as", 1), *step(ref), ("wait", 0.6), *step(ref)),
+        *(start("c4", "p1.a", "add", 1), *step("c4"), *step(ref)),
+        *(start("c5", "p1.a", "remove", 1), *step("c5")),
+        *(start("c37", "p1.a", "claim_as", 1), *step("c37")),
+    ]
+
+
+def test_a_claim_that_found_its_item_done_may_hold_it(simulator: Simulator) -> None:
+    """Its first command has claimed the item: for its lease no other worker gets it."""
+    assert broken(simulator, "CountingBloomFilter", TWO, *claimed_late("c8")) is None
+    assert broken(simulator, "CountingBloomFilter", TWO, *claimed_late("c7")) is None
+
+
+def test_a_claim_that_found_its_item_done_holds_it_by_its_name(
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim by the same name is not refused because of it."""
+    monkeypatch.setattr(ClaimState, "is_replaceable", property(lambda _: False))
+    assert broken(simulator, "CountingBloomFilter", TWO, *claimed_late("c8")) == "own name"
+    assert broken(simulator, "CountingBloomFilter", TWO, *claimed_late("c7")) is None
+
+
+def claimed_by_a_late_copy(seconds: float) -> list[Step]:
+    """Return a schedule with a claim whose caller goes, and which is executed that many seconds later."""
+    return [
+        *(start("c1", "p0.a", "claim", 1), *step("c1"), ("cancel", "c1"), ("wait", seconds)),
+        *(("stray", "c1.1"), start("c2", "p0.a", "claim", 1), *step("c2", 2)),
+    ]
+
+
+def test_a_late_copy_of_an_own_claim(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object knows its claim for the lease, and not for longer."""
+    early, late = map(claimed_by_a_late_copy, (1.9, 2.1))
+    assert broken(simulator, "BloomFilter", ONE, *early) is None
+    assert broken(simulator, "BloomFilter", ONE, *late) is None
+    monkeypatch.setattr(PendingCalls, "store_owners", lambda *_: None)
+    assert broken(simulator, "BloomFilter", ONE, *early) == "own claim"

@@ -186,7 +186,7 @@ class World(Stage):
             is_retried = any(each.item == request.item and each.state == "running" for each in about)
             if claims and not is_retried:
                 self.claims.got(request, owners_in(self._command))
-            request.executed, request.claims = self.server.data.now, claims
+            request.executed = self.server.data.now
             if claims:
                 request.claimed = (*request.claimed, request.executed)
 
