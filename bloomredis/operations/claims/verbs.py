@@ -17,7 +17,7 @@ from bloomredis.operations.claims.requests import ClaimRequest
 from bloomredis.operations.claims.state import ClaimOptions, ClaimState, ClaimStatus, parse_token, token_of
 from bloomredis.operations.codec import Codec
 from bloomredis.operations.items.outcomes import raise_interrupted
-from bloomredis.protocol.gather import error_to_raise, gather
+from bloomredis.protocol.gather import error_to_raise, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.knowledge import untold
@@ -164,7 +164,10 @@ class ClaimOperations(ABC):
             run[item] = request
         attempts = [self.attempted([*run.values()]) for run in runs]
         # Nothing else refers to an operation that runs, so that an interruption ends it at once.
-        yield from attempts.pop() if len(attempts) == 1 else gather(attempts, most=_MOST_CALLS)
+        if len(attempts) == 1:
+            yield from attempts.pop()
+        else:
+            unless_failed((yield from gather(attempts, most=_MOST_CALLS)))
 
     def attempt_shared(self, requests: Sequence[ClaimRequest]) -> Op[list[ClaimState | Exception]]:
         """Make an attempt at the requests of several callers; return the claim or the error of each.
@@ -175,7 +178,7 @@ class ClaimOperations(ABC):
             yield from self.attempt(requests)
             # A full filter has refused the first of these, and the script has not looked at the others.
             refused = [each for each in requests if isinstance(each.error, FilterFullError)]
-            yield from gather(self.attempted([each]) for each in refused[1:])
+            unless_failed((yield from gather(self.attempted([each]) for each in refused[1:])))
         except BaseException:  # the task of the batch was cancelled
             for request in requests:
                 request.state.leave()

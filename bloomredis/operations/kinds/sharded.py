@@ -123,7 +123,7 @@ class ShardedOperations(ItemOperations):
         parts: dict[Queueing, list[ClaimRequest]] = {}
         for request in requests:
             parts.setdefault(self.part_of(request.encoded), []).append(request)
-        yield from gather(part.attempted(own) for part, own in parts.items())
+        unless_failed((yield from gather(part.attempted(own) for part, own in parts.items())))
 
     # -- the filter as a whole
 

@@ -12,14 +12,16 @@ import pytest
 import redis
 
 from bloomredis import (
+    BatchInterruptedError,
     BloomFilter,
+    Claim,
     CountingBloomFilter,
     FilterLostError,
     RotatingBloomFilter,
     ScalingBloomFilter,
     ShardedBloomFilter,
 )
-from tests.support.points import Point, interrupted_at
+from tests.support.points import Point, interrupted_at, raised_at
 from tests.support.sizes import sized
 
 pytestmark = pytest.mark.skipif(
@@ -37,6 +39,10 @@ KINDS: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
 EVERY_KIND: Final = pytest.mark.parametrize("kind", KINDS)
 
 
+class SoftTimeLimit(Exception):  # noqa: N818 - as in Celery
+    """An interrupt that is an `Exception`."""
+
+
 def maker(client: redis.Redis, kind: str) -> Make:
     """Return a function that makes an object of one filter."""
     cls, options = KINDS[kind]
@@ -47,7 +53,7 @@ def maker(client: redis.Redis, kind: str) -> Make:
     return make
 
 
-def points(step: int, seed: int, attempt: Callable[[int], Point | None]) -> Iterator[None]:
+def points(step: int, seed: int, attempt: Callable[[int], Point | str | None]) -> Iterator[None]:
     """Make attempts at every `step`-th point, from one that the seed draws, until the call has no more."""
     for number in itertools.count(seed % step, step):
         if attempt(number) is None:
@@ -183,6 +189,43 @@ def test_a_batch_of_commits(any_client: redis.Redis, kind: str, step: int, seed:
         assert f.commit_many(claims) == ["done"] * 20, where
         assert all(f.contains_many(items)), where
         return where
+
+    for _ in points(step, seed, attempt):
+        pass
+
+
+@sized("step", make_test=17, make_test_all=1)
+@EVERY_KIND
+@pytest.mark.parametrize("verb", ["claim_many", "commit_many", "release_many"])
+def test_an_interrupt_of_a_batch_of_claims(
+    any_client: redis.Redis, kind: str, verb: str, step: int, seed: int
+) -> None:
+    """It reaches the caller, alone or as the reason why the batch stopped, or the batch is whole."""
+    make, items = maker(any_client, kind), [f"doc-{i}" for i in range(4)]
+    after = {"claim_many": "claimed", "commit_many": "done", "release_many": "released"}[verb]
+
+    def call(f: Any) -> Callable[[], list[str]]:
+        if verb == "claim_many":
+            return lambda: [claim.state for claim in f.claim_many(items, lease=3600)]
+        claims = f.claim_many(items, lease=3600)
+        if verb == "release_many":
+            claims.append(Claim.from_token(f, claims[0].token))  # one item is in two scripts
+        return lambda: getattr(f, verb)(claims)
+
+    def attempt(number: int) -> str | None:
+        any_client.flushall()
+        f = make()
+        f.add("warm")
+        batch, reasons = call(f), list[BaseException | None]()
+        with raised_at(number, SoftTimeLimit) as where:
+            try:
+                assert set(batch()) == {after}, where
+            except SoftTimeLimit:
+                pass
+            except BatchInterruptedError as error:
+                reasons.append(error.__cause__)
+        assert all(isinstance(each, SoftTimeLimit) for each in reasons), where
+        return where[0] if where else None
 
     for _ in points(step, seed, attempt):
         pass
