@@ -73,7 +73,7 @@ class StoredLayers(Versioned[LayerRecord]):
     @property
     def record(self) -> LayerRecord:
         """The record that this object knows; the filter must be open."""
-        record: LayerRecord | None = self.known.record.found
+        record: LayerRecord | None = self.known.now().found
         if record is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
         return record

@@ -221,7 +221,7 @@ class StoredModule(Versioned[MarkedFilter]):
     @property
     def head(self) -> Header | None:
         """The parameters of the stored filter; None until it was found."""
-        found: MarkedFilter | None = self.known.record.found
+        found: MarkedFilter | None = self.known.now().found
         return None if found is None else found.head
 
     def full(self) -> FilterFullError:
@@ -316,7 +316,7 @@ class StoredModule(Versioned[MarkedFilter]):
 
     def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
         """Return the stored filter; with `adopt`, give a filter of another program its markers first."""
-        known = self.known.record.found
+        known = self.known.now().found
         rate = self._new[1] if self._new else known.state.error_rate if known else _USUAL_RATE
         for _ in range(_LOOKS):
             state, answers, generation = yield from self._asked(rate, create=create)

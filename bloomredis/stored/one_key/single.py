@@ -60,7 +60,7 @@ class StoredFilter(Versioned[Header]):
     @property
     def head(self) -> Header | None:
         """The header that was found, or else the header that a new filter would get."""
-        found: Header | None = self.known.record.found
+        found: Header | None = self.known.now().found
         return found or self._new
 
     def describe(self) -> Op[Description]:

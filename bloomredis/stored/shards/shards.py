@@ -91,14 +91,14 @@ class StoredShards(Versioned[SeenRecord]):
     @property
     def head(self) -> Header | None:
         """The header of the record that was found, or else of the record that a new filter would get."""
-        found: SeenRecord | None = self.known.record.found
+        found: SeenRecord | None = self.known.now().found
         record = found.record if found else self._planned
         return None if record is None else record.head
 
     @property
     def record(self) -> ShardRecord:
         """The record that this object knows; the filter must be open."""
-        found: SeenRecord | None = self.known.record.found
+        found: SeenRecord | None = self.known.now().found
         if found is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
         return found.record

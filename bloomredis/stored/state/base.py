@@ -115,11 +115,10 @@ class Stored(ABC):
     @property
     def handle(self) -> Handle | None:
         """The handle to make a call with; None if the filter must be opened first."""
-        return self.known.record.handle
+        return self.known.now().handle
 
     def generation(self) -> bytes | None:
         """Return the generation that this object knows, b"" for a filter without one; None if not open."""
-        self.known.now()
         handle = self.handle
         return None if handle is None else handle.generation
 
@@ -336,7 +335,6 @@ class Stored(ABC):
         try:
             return (yield from self.finish_call(call, failed))
         except LayoutChanged:
-            self.known.now()
             now = self.handle
             if now is None or not differ_by_mark(handle.identity, now.identity):
                 raise

@@ -122,28 +122,21 @@ class Knowledge:
 
     def __init__(self, *, recreates: bool = False) -> None:
         self.recreates = recreates
-        self.record = Record()
-        """The last record, or one that `now` passes over: enough to make a call with."""
+        self._seen = Record()  # the last record, or one before it: where `now` begins to look
 
     def now(self) -> Record:
         """Return the last record."""
-        while (record := self.record).link.next.get(0) is not None:
-            while (later := record.link.next.get(0)) is not None:
-                record = later
-            self.record = record  # and look again: another thread may have gone on meanwhile
+        record = self._seen
+        while (later := record.link.next.get(0)) is not None:
+            self._seen = record = later
         return record
 
     def _install(self, record: Record, new: Record) -> bool:
         """Install the successor of a record; False if another caller has done so."""
-        try:
-            won = record.link.next.setdefault(0, new) is new  # the atomic step
-            self.now()
-        finally:
-            self.now()  # for if the first was interrupted: then calls would go on with a record of before
-        return won
+        return record.link.next.setdefault(0, new) is new  # the atomic step
 
     def __getstate__(self) -> dict[str, object]:
-        return {"recreates": self.recreates, "record": self.now()}
+        return {"recreates": self.recreates, "_seen": self.now()}
 
     # -- events: a row of the table each
 
