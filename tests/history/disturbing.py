@@ -14,6 +14,7 @@ import redis
 
 import bloomredis
 from bloomredis import FilterLostError
+from bloomredis.stored.header import ACKNOWLEDGED, FLAGS_BYTE
 from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
 from bloomredis.stored.shards import record as shard_record
 from tests.history.crashing import Crash, Work
@@ -52,7 +53,7 @@ def acknowledged(f: Any) -> Call:
 class Disturber:
     """Disturbs a round and records the losses.
 
-    :ivar calls: the acknowledgements of an operator.
+    :ivar calls: the acknowledgements of an operator, and the calls of clear().
     :ivar met: how often each disturbance happened.
     :param crash: runs a process, kills it, and returns when it replaced the filter.
     :param faults: the faults of the workers' connections.
@@ -187,6 +188,8 @@ class Disturber:
             self._replaced(verb, watch.replaced, start)
         else:
             self._lost(f"{verb}()", start, sure=False)  # the filter may have been missing
+        if verb == "clear":
+            self._cleared(start)
 
     def _replaced(self, verb: str, spans: Sequence[tuple[float, float]], start: float) -> None:
         """Record when a call of the library replaced the filter; for a sharded one, part by part."""
@@ -195,6 +198,18 @@ class Disturber:
             self._lost(f"{verb}()", start)
         else:
             self.losses += [Loss(*span, f"{verb}()") for span in spans]
+
+    def _cleared(self, start: float) -> None:
+        """Record a clear() if it has marked the filter: objects that have raised a loss go on with it.
+
+        The module's filters are never marked, and a sharded one only at the end of a clear().
+        """
+        if self._what.kind == "module":
+            return
+        flags: Any = self._client.getrange(self._what.seed, FLAGS_BYTE, FLAGS_BYTE)
+        if flags and flags[0] & ACKNOWLEDGED:
+            end, name = time.monotonic(), f"clear {next(self._numbers)}"
+            self.calls.append(Call(name, "disturber", "clear", "", start, end=end, state="answered"))
 
     def _opened(self) -> None:
         """Open a sharded filter, which replaces leftover shards of an earlier one."""
@@ -214,6 +229,8 @@ class Disturber:
         crash = Crash(self._what, socket, work, after, next(self._numbers))
         start = time.monotonic()
         self._replaced(f"{work}() of a process that is killed", self._crashing(crash), start)
+        if work == "clear":
+            self._cleared(start)
 
     def idle(self) -> None:
         """After a loss, let a process without earlier knowledge call first."""

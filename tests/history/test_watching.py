@@ -11,10 +11,17 @@ import redis
 
 import bloomredis
 from tests.history import crashing
-from tests.history.crashing import Crash, Work
+from tests.history.calls import Ask, Work
+from tests.history.crashing import Crash
+from tests.history.disturbing import DISTURBANCES, Disturber
+from tests.history.faults import Faults, Rates
 from tests.history.plans import MADE, Kind, Plan
 from tests.history.rounds import PATIENCE
+from tests.history.seats import Seat
 from tests.history.watching import REPLACED, Watch, Watched
+from tests.rules.answers import History
+from tests.rules.calls import Call
+from tests.rules.losses import loss_violations
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -59,8 +66,8 @@ def test_a_process_that_is_killed(any_server: Server, crashes: Any, kind: Kind) 
     options: dict[str, Any] = (
         {"window": 3600} if kind == "rotating" else {}
     )  # the process may take long to begin
-    work: Work
-    for work in get_args(Work):
+    work: crashing.Work
+    for work in get_args(crashing.Work):
         with any_server.client() as client:
             client.flushall()
             made(kind, client, **options).add_many(ITEMS)
@@ -71,3 +78,43 @@ def test_a_process_that_is_killed(any_server: Server, crashes: Any, kind: Kind) 
             assert len(crashes.recv()) == (work == "clear")
             added = [f"crash 0/{number}" for number in range(crashing.ITEMS)]
             assert not all(made(kind, client, **options).contains_many(added))
+
+
+CLEARS: Final[list[tuple[Kind, str]]] = [
+    *(("items", "clear"), ("scaling", "clear"), ("sharded", "clear")),
+    ("scaling", "crash_clear"),
+]
+
+
+@for_each(("kind", "disturbance"), CLEARS)
+def test_what_a_clear_has_made(any_server: Server, crashes: Any, kind: Kind, disturbance: str) -> None:
+    """The rules let an object that has raised the loss go on with it, though the process was killed.
+
+    An object that has not raised it is found.
+    """
+
+    def crash(what: Crash) -> Any:
+        crashes.send(what)
+        assert crashes.poll(PATIENCE), "a process that should be killed hangs"
+        return crashes.recv()
+
+    def work() -> Work:
+        yield Ask("add", ["before"])
+        DISTURBANCES[disturbance](disturber)
+        for _ in range(3):
+            yield Ask("add", ["after"])
+
+    plan = Plan("seen", kind, 0, 0.0, 0.0)
+    with any_server.client() as client:
+        client.flushall()
+        disturber = Disturber(client, plan, crash, Faults("", Rates()))
+        seat = Seat("worker", "object", made(kind, client))
+        seat.run(work())
+    assert [call.state for call in seat.records] == ["answered", "lost", "answered", "answered"]
+    assert [call.answer for call in seat.records if call.state == "answered"] == [True, True, False]
+
+    def wrong(calls: list[Call]) -> list[str]:
+        return [*loss_violations(History(plan.terms, [*calls, *disturber.calls], disturber.losses))]
+
+    assert not wrong(seat.records)
+    assert any("silent loss" in each for each in wrong([seat.records[0], *seat.records[2:]]))
