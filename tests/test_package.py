@@ -85,7 +85,7 @@ def test_the_version_is_that_of_the_package(metadata: Message) -> None:
 
 
 def test_old_tools_read_the_metadata(metadata: Message) -> None:
-    """The metadata has the first version that has all its fields; tools refuse a version that is newer than they."""
+    """The metadata has the first version with all its fields; tools refuse a version newer than they are."""
     assert metadata["Metadata-Version"] == "2.4"
 
 

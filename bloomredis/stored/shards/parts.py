@@ -146,7 +146,9 @@ class StoredShard(Versioned[Seen]):
     @property
     def handle(self) -> Handle | None:
         """The handle of the shard that the filter's record names; None if the filter must be opened first."""
-        known, made = self.known.now(), self._made
+        known, made = self.known.seen, self._made
+        if known.link.next:
+            known = self.known.now()
         whole = known.handle
         if made is not None and made[0] is whole:
             return made[1]

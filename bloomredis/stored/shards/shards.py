@@ -107,18 +107,20 @@ class StoredShards(Versioned[SeenRecord]):
         record = self.record
         return record.head.generation + blake2b(record.table, digest_size=8).digest()
 
-    def shard(self, number: int) -> StoredShard:
-        """Return the state of a shard."""
-        key = self.record.placement, number
+    def shard(self, number: int, record: ShardRecord | None = None) -> StoredShard:
+        """Return the state of a shard of a record; by default that of the record that this object knows."""
+        key = (record or self.record).placement, number
         return self._shards.get(key) or self._shards.setdefault(key, StoredShard(self, number, key[0]))
 
     def shard_with(self, encoded: bytes) -> StoredShard:
         """Return the shard that has an item; the filter must be open."""
-        return self.shard(self.record.number(encoded))
+        record = self.record
+        return self.shard(record.number(encoded), record)
 
     def parted(self, items: Encoded) -> dict[StoredShard, NDArray[np.intp]]:
         """Return for each shard the indexes of its items, in order; shards without items are left out."""
-        return {self.shard(number): own for number, own in self.record.parted(items).items()}
+        record = self.record
+        return {self.shard(number, record): own for number, own in record.parted(items).items()}
 
     # -- the record
 

@@ -115,7 +115,8 @@ class Stored(ABC):
     @property
     def handle(self) -> Handle | None:
         """The handle to make a call with; None if the filter must be opened first."""
-        return self.known.now().handle
+        record = self.known.seen
+        return (self.known.now() if record.link.next else record).handle
 
     def generation(self) -> bytes | None:
         """Return the generation that this object knows, b"" for a filter without one; None if not open."""

@@ -122,13 +122,14 @@ class Knowledge:
 
     def __init__(self, *, recreates: bool = False) -> None:
         self.recreates = recreates
-        self._seen = Record()  # the last record, or one before it: where `now` begins to look
+        self.seen = Record()
+        """The last record, or one that has a successor by now: where `now` begins to look."""
 
     def now(self) -> Record:
         """Return the last record."""
-        record = self._seen
+        record = self.seen
         while (later := record.link.next.get(0)) is not None:
-            self._seen = record = later
+            self.seen = record = later
         return record
 
     def _install(self, record: Record, new: Record) -> bool:
@@ -136,7 +137,7 @@ class Knowledge:
         return record.link.next.setdefault(0, new) is new  # the atomic step
 
     def __getstate__(self) -> dict[str, object]:
-        return {"recreates": self.recreates, "_seen": self.now()}
+        return {"recreates": self.recreates, "seen": self.now()}
 
     # -- events: a row of the table each
 
