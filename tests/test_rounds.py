@@ -22,6 +22,7 @@ BOUNDED: Final = {
     "operations/whole/loading.py load": "each turn reads the next batch of the caller's items",
     "operations/whole/module_loading.py load_items": "the same",
     "operations/whole/sharded_loading.py load": "the same",
+    "operations/whole/sharded_loading.py _read": "the same",
     "drivers/renewing.py _renew": "each turn renews the claims of one node",
     "operations/whole/loading.py send_full": "a batch whose layers change is sent in another way",
 }

@@ -168,7 +168,7 @@ def test_a_loss_is_told_whatever_else_has_failed(any_client: redis.Redis, verb: 
 
     def attempt(requests: Any) -> Op[None]:
         for request, error in zip(requests, errors, strict=True):
-            request.error = error
+            request.outcome = error
         yield Sleep(0)
 
     inside(f).attempt = attempt

@@ -30,12 +30,10 @@ from bloomredis.stored.state.handle import Description
 from bloomredis.stored.state.knowledge import untold
 
 if TYPE_CHECKING:
-    from bloomredis.operations.whole import info, load_calls, loading, module_loading
+    from bloomredis.operations.whole import info, loading, module_loading
     from bloomredis.operations.whole.info import FilterInfo
 else:
-    info, load_calls, loading, module_loading = later(
-        "bloomredis.operations.whole", "info", "load_calls", "loading", "module_loading"
-    )
+    info, loading, module_loading = later("bloomredis.operations.whole", "info", "loading", "module_loading")
 
 T = TypeVar("T")
 
@@ -109,12 +107,7 @@ class FilterOperations(ItemOperations):
         stored = self.stored
         if isinstance(stored, StoredModule) and not stored.refuses:
             return (yield from module_loading.load_items(stored, self.codec, source, progress))
-        return (yield from loading.load(self.load_calls(), self.codec, source, progress))
-
-    def load_calls(self) -> load_calls.LoadCalls:
-        """Return the calls of a load into this filter."""
-        safe = self.options.retry_safe
-        return load_calls.LoadCalls(self.stored, self.membership, self.sessions, retry_safe=safe)
+        return (yield from loading.load(self, self.codec, source, progress))
 
     # -- claims
 

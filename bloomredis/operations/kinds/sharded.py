@@ -101,9 +101,7 @@ class ShardedOperations(ItemOperations):
 
     def update(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read."""
-        return sharded_loading.load(
-            self.stored, lambda shard: self.items.part(shard).load_calls(), self.codec, source, progress
-        )
+        return sharded_loading.load(self.stored, self.items.part, self.codec, source, progress)
 
     def queue(self, pipe: AnyPipeline, item: object, *, adds: bool) -> Op[None]:
         """Queue an add or a test; its result in `pipe.execute()` is 1 or 0."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from bloomredis.operations.items.membership import Membership
+from bloomredis.operations.options import Options
 from bloomredis.protocol import calls, forms, scripts
 from bloomredis.protocol.receipts import Sessions, in_session
 from bloomredis.protocol.replies import Refusal
@@ -24,16 +25,23 @@ _COUNT: Final = scripts.load_script("add_count", forms.integer, variant=("one",)
 _OR_SEGMENT: Final = scripts.load_script("or_segment", forms.data_or_done)
 
 
+class LoadedFilter(Protocol):
+    """The operations of a filter in one key that a load needs."""
+
+    stored: Stored
+    membership: Membership
+    sessions: Sessions
+    options: Options
+
+
 class LoadCalls:
     """The calls of a load into one filter."""
 
-    def __init__(
-        self, stored: Stored, membership: Membership, sessions: Sessions, *, retry_safe: bool
-    ) -> None:
-        self.stored = stored
-        self.membership = membership
-        self._sessions = sessions
-        self._retry_safe = retry_safe
+    def __init__(self, loaded: LoadedFilter) -> None:
+        self.stored = loaded.stored
+        self.membership = loaded.membership
+        self._sessions = loaded.sessions
+        self._retry_safe = loaded.options.retry_safe
 
     def add_count(self, handle: Handle, added: int) -> Op[None]:
         """Add new items, whose bits other scripts have set, to the stored count."""

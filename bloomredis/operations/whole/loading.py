@@ -26,7 +26,7 @@ from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
 from bloomredis.operations.items.outcomes import TRANSIENT, interrupted_load, raise_batch_of_stream
 from bloomredis.operations.whole import layer_bits
 from bloomredis.operations.whole.layer_bits import Hashed, LayerBits
-from bloomredis.operations.whole.load_calls import LoadCalls
+from bloomredis.operations.whole.load_calls import LoadCalls, LoadedFilter
 from bloomredis.protocol.clock import next_round
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Batches, Compute, Next, Op
@@ -309,7 +309,7 @@ class Load:
 
 
 def load(
-    calls: LoadCalls,
+    loaded: LoadedFilter,
     encoder: Encoder,
     source: Batches,
     progress: Callable[[int], object] | None,
@@ -318,7 +318,7 @@ def load(
 
     :param source: an iterator of batches of `LOAD_ITEMS`.
     """
-    stored = calls.stored
+    calls, stored = LoadCalls(loaded), loaded.stored
     handle = stored.handle or (yield from stored.open())
     batches = Load(stored.segmented(handle), encoder, stored.recorded_layers(handle))
     done = 0

@@ -12,7 +12,7 @@ from bloomredis.bits.hashing import Digests
 from bloomredis.bits.picked import Picked
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.items.outcomes import TRANSIENT, raise_batch_of_stream
-from bloomredis.operations.whole.load_calls import LoadCalls
+from bloomredis.operations.whole.load_calls import LoadCalls, LoadedFilter
 from bloomredis.operations.whole.loading import Load, WaitingItems, counted, send_full
 from bloomredis.protocol.gather import error_to_raise, gather
 from bloomredis.protocol.steps import Batches, Compute, Next, Op
@@ -44,14 +44,14 @@ class ShardLoad:
 
 def load(
     stored: StoredShards,
-    calls_of: Callable[[StoredShard], LoadCalls],
+    part_of: Callable[[StoredShard], LoadedFilter],
     encoder: Encoder,
     source: Batches,
     progress: Callable[[int], object] | None,
 ) -> Op[int]:
     """Add items as fast as possible; return the number of items read.
 
-    :param calls_of: returns the calls of a shard.
+    :param part_of: returns the operations of a shard.
     :param source: an iterator of batches.
     """
     loads: dict[StoredShard, ShardLoad] = {}
@@ -72,7 +72,7 @@ def load(
         begun = {shard: each.load for shard, each in loads.items() if each.load.items}
         due = (shard for shard, each in begun.items() if each.is_full or is_over)
         outcomes = yield from gather(
-            (send_full(calls_of(shard), begun[shard], ends=True) for shard in due),
+            (send_full(LoadCalls(part_of(shard)), begun[shard], ends=True) for shard in due),
             most=LOADED_TOGETHER,
         )
         done = min((each.since for each in loads.values() if each.load.items), default=read)

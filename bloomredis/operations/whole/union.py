@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 from bloomredis.bits import sizing
 from bloomredis.errors import FilterLostError
 from bloomredis.operations.options import Progress
-from bloomredis.operations.whole.load_calls import LoadCalls
+from bloomredis.operations.whole.load_calls import LoadCalls, LoadedFilter
 from bloomredis.operations.whole.snapshot import LocalFilter
 from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.gather import gather, unless_failed
@@ -38,17 +38,13 @@ _OR_FROM: Final = scripts.load_script("or_from", forms.integer)
 _log: Final = logging.getLogger("bloomredis")
 
 
-class FilterInOneKey(Protocol):
+class FilterInOneKey(LoadedFilter, Protocol):
     """The operations of a filter in one key that a merge needs."""
 
     name: str
-    stored: Stored
 
     def ones(self, found: Description) -> Op[int]:
         """Return the number of bits that are set."""
-
-    def load_calls(self) -> LoadCalls:
-        """Return the calls of a load into this filter."""
 
 
 class MergedFilter(Protocol):
@@ -154,7 +150,7 @@ def _merge_part(
                 note(min(run.stop, part.num_bytes))
             added = min(_more(found.header, ones, new), part.header.count)
             if added:
-                yield from into.load_calls().add_count(handle, added)
+                yield from LoadCalls(into).add_count(handle, added)
         except LayoutChanged:
             raise FilterLostError(
                 f"{into.name!r} was replaced during the merge", advice="merge again"

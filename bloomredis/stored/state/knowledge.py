@@ -134,7 +134,10 @@ class Knowledge:
 
     def _install(self, record: Record, new: Record) -> bool:
         """Install the successor of a record; False if another caller has done so."""
-        return record.link.next.setdefault(0, new) is new  # the atomic step
+        won = record.link.next.setdefault(0, new) is new  # the atomic step
+        if won:
+            self.seen = new  # which spares the next call a look
+        return won
 
     def __getstate__(self) -> dict[str, object]:
         return {"recreates": self.recreates, "seen": self.now()}
