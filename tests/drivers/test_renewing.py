@@ -380,7 +380,8 @@ def test_a_claim_is_renewed_for_some_seconds(
         for _ in range(2):
             wait_until("it is renewed", shortened(any_client))
         clock.advance(600)
-        wait_until("it ends", lambda: re.search(r"'a' was renewed for 6\d\d s, .* in 0\.0 s", caplog.text))
+        wait_until("it ends", lambda: re.search(r"'a' was renewed for 6\d\d s", caplog.text))
+        clock.advance(30)  # on a busy machine the timer may have renewed it once more
         assert claim.lost
         claim.release()
     with f.claim("b", renew=make_seconds(1e-3)) as claim:
