@@ -82,9 +82,9 @@ def on_page(page: Path) -> Iterator[Block]:
 
 
 ANSWERED: Final = re.compile(
-    r'^(?P<call>\S.*?)  # (?P<answer>True|False|\d+|"\w*"|\[.*?\])(?=$|[:;,])', re.MULTILINE
+    r'^(?P<call>[^\s#].*?)(?:  |\n)# (?P<answer>True|False|\d+|"\w*"|\[.*?\])(?=$|[:;,])', re.MULTILINE
 )
-"""A line whose comment begins with the value of its expression."""
+"""A line whose comment, or the comment below it, begins with the value of its expression."""
 
 
 def programs() -> dict[str, list[Block]]:
