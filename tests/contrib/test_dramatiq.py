@@ -308,4 +308,4 @@ def test_the_page_runs(any_server: Server) -> None:
     names["broker"].join("default", timeout=30_000)
     worker.stop()
     with any_server.client() as client:
-        assert BloomFilter.open(client, "orders").info().count == 1
+        assert BloomFilter.open(client, "shipped-orders").info().count == 1
