@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bloomredis.operations.whole.plans import FilterPlan, plan
     from bloomredis.operations.whole.snapshot import LocalFilter
 
-__version__ = "0.1.0rc1"
+__version__ = "0.1.0"
 
 __all__ = [
     "BatchInterruptedError",
