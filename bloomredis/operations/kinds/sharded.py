@@ -42,6 +42,7 @@ class ShardedOperations(ItemOperations):
     """The operations of `ShardedBloomFilter`."""
 
     stored: StoredShards
+    items: ShardedItems
     cache: None = None
     """Sharded filters have no local cache."""
 

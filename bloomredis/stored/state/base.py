@@ -17,7 +17,7 @@ replaces it when it is opened again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, NoReturn, TypedDict, TypeVar, Unpack, cast
 from zlib import crc32
 
@@ -84,7 +84,7 @@ class CallOptions(TypedDict, total=False):
 class Stored(ABC):
     """The state under one key, and this object's knowledge of it."""
 
-    RECOVERY: ClassVar[Mapping[str, Recovery]] = {}
+    RECOVERY: ClassVar[dict[str, Recovery]] = {}
     """The method that handles each word of a script's refusal; a refusal with another word is raised."""
 
     is_one_bitmap: bool = True

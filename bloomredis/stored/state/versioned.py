@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
@@ -19,7 +19,7 @@ from bloomredis.protocol.explanations import AGAIN
 from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
-from bloomredis.stored.state.base import Arguments, Stored
+from bloomredis.stored.state.base import Arguments, Recovery, Stored
 from bloomredis.stored.state.handle import Handle, Link
 from bloomredis.stored.state.knowledge import Record, raise_loss_since
 
@@ -301,7 +301,10 @@ class Versioned(Stored, Generic[ParametersT]):
             )
         handle.counted[0] = max(handle.counted[0], count)
 
-    RECOVERY = dict.fromkeys(LOSSES, _recover_loss) | {replies.FULL: _recover_full}
+    RECOVERY: ClassVar[dict[str, Recovery]] = {
+        **dict.fromkeys(LOSSES, _recover_loss),
+        replies.FULL: _recover_full,
+    }
 
     def compare(self, found: dict[str, object], wanted: dict[str, object]) -> None:
         """Raise `FilterMismatchError` for the first parameter that differs from the wanted value."""
