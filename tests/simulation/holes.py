@@ -37,6 +37,7 @@ KIND_OF: Final = {
     "mark-without-identity": "BloomFilter",
     "losses-in-two-steps": "BloomFilter",
     "answers-without-owner": "ScalingBloomFilter",
+    "parts-stop-in-silence": "ShardedBloomFilter",
     "nobody-is-told": "BloomFilter",
     "gone-are-told": "BloomFilter",
     "one-call-is-told": "BloomFilter",
@@ -162,6 +163,7 @@ WITH: Final = {
     "one-call-is-told": {"evict_filter"},
     "losses-in-two-steps": {"evict_filter", "interrupt_inside"},
     "answers-without-owner": {"interrupt_inside"},
+    "parts-stop-in-silence": {"interrupt_inside"},
     "mark-without-identity": {"evict_filter"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
@@ -174,6 +176,7 @@ ONLY: Final = {
     "gone-are-told": {"add", "clear"},
     "losses-in-two-steps": {"add", "contains"},
     "mark-without-identity": {"add", "acknowledge"},
+    "parts-stop-in-silence": {"add", "claim_many"},
     "renewals-end-in-tasks": {"add", "claim", "commit"},
 }
 """The only calls for a hole that would be found rarely among others."""

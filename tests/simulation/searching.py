@@ -22,6 +22,7 @@ FIRST: Final = {
     "looks-not-compared": 470,
     "losses-in-two-steps": 800,
     "nobody-is-told": 1300,
+    "parts-stop-in-silence": 240,
     "record-revived": 2800,
     "shards-without-time": 400,
     "stale-drops": 100,

@@ -341,6 +341,12 @@ def _answers_have_no_owner(patch: Patch) -> None:
     patch(Membership, "leave", lambda *_: None)
 
 
+def _parts_stop_in_silence(patch: Patch) -> None:
+    """The exception of a signal that stops a part of a batch of claims reaches nobody."""
+    for user in (verbs, sharded):
+        patch(user, "unless_failed", list)
+
+
 def _the_mark_has_no_identity(patch: Patch) -> None:
     """Whatever is stored by now is marked, though its marker has not seen it."""
     mark = Versioned._mark_head
@@ -383,6 +389,7 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "one-call-is-told": _one_call_is_told,
     "losses-in-two-steps": _a_loss_is_two_steps,
     "answers-without-owner": _answers_have_no_owner,
+    "parts-stop-in-silence": _parts_stop_in_silence,
     "mark-without-identity": _the_mark_has_no_identity,
     **HOLES_OF_MANY,
 }
