@@ -102,14 +102,18 @@ class Owner:
             newer = request.opened and (self._opened is None or request.opened[0] >= self._opened[0])
             if newer and request.verb in ACKNOWLEDGING:
                 self._opened = request.opened
-        if any(each.opened_at > self._lost_at and each.verb not in ACKNOWLEDGING for each in requests):
-            self.raised = None  # it goes on
         new = [each for each in requests if each.opened_at > each.told_at]
         for each in new:
             each.told_at = each.opened_at
         for other in self.running:
             if other not in requests:
                 other.got_beside += [each.opened for each in new if each.opened]
+
+    def go_on(self, requests: Sequence[Request]) -> None:
+        """Record that a reply was taken, with which the object may go on after a loss."""
+        new = any(each.opened_at > self._lost_at and each.verb not in ACKNOWLEDGING for each in requests)
+        if new and self.has_opened:  # else a signal has come between
+            self.raised = None
 
     def raise_loss(self, request: Request, step: int) -> None:
         """Record a `FilterLostError`."""

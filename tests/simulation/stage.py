@@ -443,7 +443,7 @@ class Stage(ABC):
 ACTIONS: Final[dict[str, Callable[..., None]]] = {
     "start": lambda world, *args: world.start(*args),
     "execute": Stage.execute,
-    "reply": Stage.reply,
+    "reply": lambda world, *args: world.reply(*args),
     "wait": Stage.wait,
 }
 """The possible actions by name; `faults` adds to it."""

@@ -225,3 +225,13 @@ def test_a_late_copy_of_an_own_claim(simulator: Simulator, monkeypatch: pytest.M
     assert broken(simulator, "BloomFilter", ONE, *late) is None
     monkeypatch.setattr(PendingCalls, "store_owners", lambda *_: None)
     assert broken(simulator, "BloomFilter", ONE, *early) == "own claim"
+
+
+def test_a_call_that_a_signal_keeps_from_going_on(simulator: Simulator) -> None:
+    """Its object goes on with the next call, after another loss without an error."""
+    steps = [
+        *TOLD,
+        *(start("c4", "p0.a", "add", 1), ("execute", "c4"), ("interrupt_inside", "p0", 8), ("reply", "c4")),
+        *(*CLEARED, start("c5", "p0.a", "add", 1), *step("c5", 2)),
+    ]
+    assert broken(simulator, "BloomFilter", TWO, *steps) is None

@@ -199,6 +199,12 @@ class World(Stage):
             if self._claim_keys[each.item] in parts and _owner(each) in owners_in(self._command)
         ]
 
+    def reply(self, ref: str) -> None:
+        exchange = self.network.exchanges.get(ref)
+        super().reply(ref)
+        if exchange is not None:
+            exchange.owner.go_on(exchange.requests)
+
     def replied(self, exchange: Exchange) -> None:
         message = exchange.message
         told = () if message is None else zip(message.replies, exchange.commands, strict=False)
