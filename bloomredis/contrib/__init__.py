@@ -5,9 +5,15 @@ The adapters are thin, and use only public names of `bloomredis` and `bloomredis
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-def missing(extra: str, framework: str) -> ImportError:
-    """Return the error for a framework that is not installed."""
-    return ImportError(
-        f"bloomredis.contrib.{extra} needs {framework}: python3 -m pip install 'bloomredis[{extra}]'"
-    )
+
+@contextmanager
+def needs(extra: str, framework: str) -> Iterator[None]:
+    """Import a framework, or raise the error that says how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        how = f"python3 -m pip install 'bloomredis[{extra}]'"
+        raise ImportError(f"bloomredis.contrib.{extra} needs {framework}: {how}") from error

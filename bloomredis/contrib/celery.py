@@ -13,17 +13,15 @@ from contextlib import ExitStack
 from typing import Any, ClassVar, Final
 
 from bloomredis import BloomError, ClaimLostError, Skipped
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._flavours import require_sync
 from bloomredis.contrib._items import call_item, item_of, require_result
 
-try:
+with needs("celery", "Celery"):
     from celery import Task, states
     from celery._state import _task_stack
     from celery.exceptions import Ignore, ImproperlyConfigured, Reject
     from kombu.utils.json import dumps, register_type
-except ImportError as error:
-    raise missing("celery", "Celery") from error
 
 __all__ = ["Once"]
 

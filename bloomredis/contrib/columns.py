@@ -12,15 +12,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._flavours import require_sync
 from bloomredis.contrib._items import Missing, checked
 from bloomredis.contrib._kept import Kept
 
-try:
+with needs("columns", "pyarrow"):
     import pyarrow as pa
-except ImportError as error:
-    raise missing("columns", "pyarrow") from error
 
 
 __all__ = ["AbsentRows", "Added", "KeptRows", "NewRows", "foreach_batch", "register"]

@@ -7,15 +7,13 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from bloomredis import BloomFilter, ShardedBloomFilter
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._flavours import require_sync
 from bloomredis.contrib._items import Missing, checked, is_kept
 from bloomredis.contrib._kept import Kept
 
-try:
+with needs("datatrove", "datatrove"):
     from datatrove.pipeline.filters.base_filter import BaseFilter
-except ImportError as error:
-    raise missing("datatrove", "datatrove") from error
 
 __all__ = ["SeenFilter", "text_digest"]
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from bloomredis import BloomError
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._bodies import MOST_DROPPED, drop, length_of
 from bloomredis.contrib._flavours import at_once, awaited, require_async, require_sync
 from bloomredis.contrib.idempotency import (
@@ -24,13 +24,11 @@ from bloomredis.contrib.idempotency import (
     split,
 )
 
-try:
+with needs("django", "Django"):
     from asgiref.sync import iscoroutinefunction
     from django.db import connections
     from django.http import HttpResponse
     from django.utils.decorators import method_decorator
-except ImportError as error:
-    raise missing("django", "Django") from error
 
 
 __all__ = ["once"]

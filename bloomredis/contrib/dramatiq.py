@@ -9,16 +9,14 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from bloomredis import Claim
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._flavours import require_sync
 from bloomredis.contrib._items import call_item, item_of, require_result
 
-try:
+with needs("dramatiq", "dramatiq"):
     from dramatiq import Middleware
     from dramatiq.middleware import SkipMessage
     from dramatiq.results import ResultFailure, ResultMissing, Results
-except ImportError as error:
-    raise missing("dramatiq", "dramatiq") from error
 
 __all__ = ["Once"]
 

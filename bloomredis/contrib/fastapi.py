@@ -7,16 +7,14 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import quote
 
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._bodies import MOST_DROPPED
 from bloomredis.contrib._flavours import awaited, require_async
 from bloomredis.contrib._items import item_of
 from bloomredis.contrib.idempotency import Answer, claim_or_answer, guarding, is_missing
 
-try:
+with needs("fastapi", "fastapi"):
     from fastapi import Depends, HTTPException, Request
-except ImportError as error:
-    raise missing("fastapi", "fastapi") from error
 
 
 __all__ = ["once"]

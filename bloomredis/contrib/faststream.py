@@ -9,18 +9,16 @@ from contextlib import nullcontext
 from typing import Any
 
 from bloomredis import BloomError
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._flavours import awaited, require_async
 from bloomredis.contrib._items import Missing, checked, is_kept, item_of
 from bloomredis.contrib._outages import PAUSE, Warnings
 
-try:
+with needs("faststream", "FastStream"):
     from faststream import BaseMiddleware
     from faststream.exceptions import AckMessage
     from faststream.message import SourceType
     from faststream.response import PublishType
-except ImportError as error:
-    raise missing("faststream", "FastStream") from error
 
 __all__ = ["Once"]
 

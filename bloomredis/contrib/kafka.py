@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._flavours import at_once, require_async, require_sync
 from bloomredis.contrib._records import PartitionId, Partitions, Read, Records, starts_of
 
-if not (find_spec("confluent_kafka") or find_spec("aiokafka")):
-    raise missing("kafka", "confluent-kafka or aiokafka")
+with needs("kafka", "confluent-kafka or aiokafka"):
+    if not (find_spec("confluent_kafka") or find_spec("aiokafka")):
+        raise ImportError
 
 __all__ = ["AsyncBatch", "AsyncBatches", "Batch", "Batches"]
 

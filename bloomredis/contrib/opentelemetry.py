@@ -8,12 +8,10 @@ from operator import attrgetter
 from typing import Any, Final
 
 from bloomredis import CallEvent
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 
-try:
+with needs("opentelemetry", "opentelemetry-api"):
     from opentelemetry import metrics, trace
-except ImportError as error:
-    raise missing("opentelemetry", "opentelemetry-api") from error
 
 
 __all__ = ["Telemetry"]

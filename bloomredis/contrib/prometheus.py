@@ -9,15 +9,13 @@ from functools import cache
 from typing import Any, Final
 
 from bloomredis import BloomError, CallEvent, FilterInfo, FilterLostError
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._flavours import require_sync
 from bloomredis.contrib._outages import Warnings
 
-try:
+with needs("prometheus", "prometheus_client"):
     import prometheus_client as client
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
-except ImportError as error:
-    raise missing("prometheus", "prometheus_client") from error
 
 __all__ = ["Gauges", "Metrics"]
 

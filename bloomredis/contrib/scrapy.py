@@ -34,19 +34,17 @@ import redis.retry
 from redis.backoff import NoBackoff
 
 import bloomredis.asyncio
-from bloomredis.contrib import missing
+from bloomredis.contrib import needs
 from bloomredis.contrib._flavours import at_once, awaited
 from bloomredis.contrib._outages import PAUSE
 
-try:
+with needs("scrapy", "Scrapy"):
     from scrapy import Request, signals
     from scrapy.dupefilters import BaseDupeFilter
     from scrapy.exceptions import IgnoreRequest
     from scrapy.utils.asyncio import is_asyncio_available
 
     from bloomredis.contrib._crawls import Batch, Failures, Marks, Memory, is_page, policy_of
-except ImportError as error:
-    raise missing("scrapy", "Scrapy") from error
 
 __all__ = ["BatchDedupe", "ClaimWhileDownloading", "DupeFilter"]
 
