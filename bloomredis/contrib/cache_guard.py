@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, ParamSpec, TypeVar
 
 from bloomredis import BloomError, FilterLostError
-from bloomredis.contrib._flavours import at_once, awaited, require_async, require_sync
+from bloomredis.contrib._flavours import at_once, awaited, is_filter, reopened, require_async, require_sync
 from bloomredis.contrib._outages import Warnings
 
 __all__ = ["guard", "load", "load_asyncio"]
@@ -62,7 +62,7 @@ def guard(
             @functools.wraps(function)
             async def wait(*args: Any, **kwargs: Any) -> Any:
                 items = _items(key, args, kwargs)
-                if not items or await guarding.is_there_asyncio(items):
+                if not items or await guarding.is_there(items):
                     return await function(*args, **kwargs)
                 return _answer(missing)
 
@@ -73,7 +73,7 @@ def guard(
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             items = _items(key, args, kwargs)
-            if not items or guarding.is_there(items):
+            if not items or at_once(guarding.is_there(items)):
                 return function(*args, **kwargs)
             return _answer(missing)
 
@@ -100,27 +100,17 @@ async def load_asyncio(seen: Any, items: Any, *, marker: Any = LOADED) -> int:
 
 async def _load(seen: Any, items: Any, marker: Any) -> int:
     await awaited(seen.create())
-    whole = _reopened(seen)  # which raises if the filter is lost meanwhile, whoever goes on with it
+    whole = reopened(seen)  # which raises if the filter is lost meanwhile, whoever goes on with it
     read: int = await awaited(whole.update(items))
     await awaited(whole.add(_present(whole, marker)))
     return read
 
 
-def _reopened(seen: Any) -> Any:
-    """Return an object for the stored filter that raises a loss, and never creates the filter."""
-    return seen._reopened() if _is_filter(seen) else seen  # noqa: SLF001 - `open` wants the client
-
-
 def _present(seen: Any, marker: Any) -> Any:
     """Return the marker for the filter as this object has opened it."""
-    stored = getattr(seen._operations, "stored", None) if _is_filter(seen) else None  # noqa: SLF001 - as above
+    stored = getattr(seen._operations, "stored", None) if is_filter(seen) else None  # noqa: SLF001 - no public name tells it
     version: bytes = b"" if stored is None else stored.version()
     return f"{LOADED}:{version.hex()}" if marker is LOADED and version else marker
-
-
-def _is_filter(seen: Any) -> bool:
-    """Return whether the object is a filter of this package, not a mock of one."""
-    return hasattr(type(seen), "_reopened")
 
 
 def _items(key: Callable[..., Any] | None, args: Any, kwargs: Any) -> list[Any]:
@@ -141,7 +131,7 @@ class _Opened:
     """
 
     def __init__(self, seen: Any, marker: Any) -> None:
-        self.filter = _reopened(seen)
+        self.filter = reopened(seen)
         self.markers: list[Any] | None = [] if marker is None else None
         self.is_whole = marker is None
 
@@ -158,12 +148,8 @@ class _Guard:
         self._opened: _Opened | None = None
         self._lost: FilterLostError | None = None  # for ever, without a marker
 
-    def is_there(self, items: list[Any]) -> bool:
+    async def is_there(self, items: list[Any]) -> bool:
         """Return whether an item may be in the database; True if the filter cannot tell."""
-        return at_once(self.is_there_asyncio(items))
-
-    async def is_there_asyncio(self, items: list[Any]) -> bool:
-        """Return the same for a filter of asyncio."""
         try:
             try:
                 return await self._ask(items)

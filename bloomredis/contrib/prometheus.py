@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bloomredis import BloomError, CallEvent, FilterInfo, FilterLostError
 from bloomredis.contrib import needs
-from bloomredis.contrib._flavours import require_sync
+from bloomredis.contrib._flavours import reopened, require_sync
 from bloomredis.contrib._outages import Warnings
 
 with needs("prometheus", "prometheus_client"):
@@ -200,7 +200,7 @@ class Gauges:
                     self._found[each.name] = each.info()
                 except FilterLostError:
                     self._losses[each.name] += 1
-                    self._filters[number] = again = each._reopened()  # noqa: SLF001 - `open` wants the client
+                    self._filters[number] = again = reopened(each)
                     self._found[each.name] = again.info()
                 self._up[each.name] = True
             except BloomError as error:
