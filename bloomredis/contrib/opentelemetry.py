@@ -9,17 +9,13 @@ from typing import Any, Final
 
 from bloomredis import CallEvent
 from bloomredis.contrib import needs
+from bloomredis.contrib._events import claims_lost
 
 with needs("opentelemetry", "opentelemetry-api"):
     from opentelemetry import metrics, trace
 
 
 __all__ = ["Telemetry"]
-
-
-def claims_lost(event: CallEvent) -> int:
-    """Return the number of claims that a call found lost."""
-    return event.lost + (event.outcome == "lost" and event.verb in ("commit", "release", "extend"))
 
 
 COUNTERS: Final[tuple[tuple[str, str, str, Callable[[CallEvent], int | None]], ...]] = (

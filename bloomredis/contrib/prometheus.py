@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 
 from bloomredis import BloomError, CallEvent, FilterInfo, FilterLostError
 from bloomredis.contrib import needs
+from bloomredis.contrib._events import claims_lost, filters_lost
 from bloomredis.contrib._flavours import reopened, require_sync
 from bloomredis.contrib._outages import Warnings
 
@@ -32,6 +34,15 @@ GAUGES: Final = {
     "ttl_seconds": "Seconds until the filter expires; none if it does not expire",
     "layers": "Layers of the filter",
 }
+COUNTERS: Final[tuple[tuple[str, str, Callable[[CallEvent], int]], ...]] = (
+    ("round_trips", "Round trips to the server", attrgetter("round_trips")),
+    ("resends", "Round trips after a lost reply", attrgetter("resends")),
+    ("receipts_used", "Answers of earlier calls that were fetched", attrgetter("receipts")),
+    ("lost", "Calls that found the filter lost", filters_lost),
+    ("claims_lost", "Claims that were lost before their commit", claims_lost),
+    ("cache_answers", "Items that the local cache answered", attrgetter("cached")),
+)
+"""Counters of each filter: name, description, and the number in an event."""
 
 
 class Metrics:
@@ -50,12 +61,7 @@ class Metrics:
         self._calls = self._counter("calls", "Calls", "verb", "outcome")
         self._seconds = self._histogram("call_seconds", "Time of calls", SECONDS, "verb", "outcome")
         self._batches = self._histogram("batch_items", "Items of a call", ITEMS, "verb")
-        self._round_trips = self._counter("round_trips", "Round trips to the server")
-        self._resends = self._counter("resends", "Round trips after a lost reply")
-        self._receipts = self._counter("receipts_used", "Answers of earlier calls that were fetched")
-        self._lost = self._counter("lost", "Calls that found the filter lost")
-        self._claims_lost = self._counter("claims_lost", "Claims that were lost before their commit")
-        self._cached = self._counter("cache_answers", "Items that the local cache answered")
+        self._counters = [(self._counter(name, text), of_event) for name, text, of_event in COUNTERS]
         self._false_positives = self._counter("false_positives", "False positives that the program has found")
         self._of = cache(self._made)
         self._of_filter = cache(self._made_of_filter)
@@ -71,11 +77,10 @@ class Metrics:
         of_call = name, verb, outcome
         return self._calls.labels(*of_call), self._seconds.labels(*of_call), self._batches.labels(name, verb)
 
-    def _made_of_filter(self, name: str) -> tuple[Any, ...]:
+    def _made_of_filter(self, name: str) -> tuple[list[tuple[Any, Callable[[CallEvent], int]]], Any]:
         """Return the counters of a filter; they begin at 0, so that Prometheus sees the first loss."""
-        of_calls = (self._round_trips, self._resends, self._receipts, self._cached)
-        kinds = (*of_calls, self._lost, self._claims_lost, self._false_positives)
-        return tuple(kind.labels(name) for kind in kinds)
+        counters = [(counter.labels(name), of_event) for counter, of_event in self._counters]
+        return counters, self._false_positives.labels(name)
 
     def __call__(self, event: CallEvent) -> None:
         """Count a call."""
@@ -84,28 +89,19 @@ class Metrics:
         seconds.observe(event.seconds)
         if event.items:
             batches.observe(event.items)
-        self._count_of_filter(event)
+        for counter, of_event in self._of_filter(event.filter)[0]:
+            counter.inc(of_event(event))
         if event.outcome == "ok":
             verb = event.verb.removesuffix("_many")
             for answer, number in answers(event):
                 self._items.labels(event.filter, verb, answer).inc(number)
-
-    def _count_of_filter(self, event: CallEvent) -> None:
-        round_trips, resends, receipts, cached, lost, claims_lost, _ = self._of_filter(event.filter)
-        round_trips.inc(event.round_trips)
-        resends.inc(event.resends)
-        receipts.inc(event.receipts)
-        cached.inc(event.cached)
-        claims_lost.inc(event.lost)
-        if event.outcome == "lost":
-            (claims_lost if event.verb in ("commit", "release", "extend") else lost).inc()
 
     def false_positive(self, name: str, number: int = 1) -> None:
         """Count items that the filter answered "seen" for and that were new, as a database has shown.
 
         Only the program can detect them.  Their share is the true error rate.
         """
-        self._of_filter(name)[-1].inc(number)
+        self._of_filter(name)[1].inc(number)
 
 
 def answers(event: CallEvent) -> Iterator[tuple[str, int]]:
@@ -166,16 +162,11 @@ class Gauges:
         for gauge, text in GAUGES.items():
             yield _family(gauge, text, {name: measured(info)[gauge] for name, info in found.items()})
         yield _family("up", "1 if the filter answered the last read, else 0", up)
-        counted = CounterMetricFamily(
-            "bloomredis_losses", "Times that the filter was lost or cleared", labels=["filter"]
-        )
-        for name, number in losses.items():
-            counted.add_metric([name], number)
-        yield counted
-        generations = InfoMetricFamily("bloomredis_filter", "Layout and generation", labels=["filter"])
-        for name, info in found.items():
-            generations.add_metric([name], {"layout": info.layout, "generation": info.generation})
-        yield generations
+        yield _family("losses", "Times that the filter was lost or cleared", losses, CounterMetricFamily)
+        layouts = {
+            name: {"layout": info.layout, "generation": info.generation} for name, info in found.items()
+        }
+        yield _family("filter", "Layout and generation", layouts, InfoMetricFamily)
 
     def text(self) -> bytes:
         """Return the metrics in the text format of a scrape."""
@@ -213,8 +204,8 @@ def measured(info: FilterInfo) -> dict[str, float | None]:
     return {name: own[name] if name in own else getattr(info, name) for name in GAUGES}
 
 
-def _family(name: str, text: str, values: dict[str, Any]) -> Any:
-    family = GaugeMetricFamily(f"bloomredis_{name}", text, labels=["filter"])
+def _family(name: str, text: str, values: dict[str, Any], kind: Any = GaugeMetricFamily) -> Any:
+    family = kind(f"bloomredis_{name}", text, labels=["filter"])
     for each, value in values.items():
         if value is not None:
             family.add_metric([each], value)
