@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -13,16 +12,7 @@ from bloomredis import BloomError
 from bloomredis.contrib import needs
 from bloomredis.contrib._bodies import MOST_DROPPED, drop, length_of
 from bloomredis.contrib._flavours import at_once, awaited, require_async, require_sync
-from bloomredis.contrib.idempotency import (
-    HEADER,
-    METHODS,
-    Answer,
-    Ending,
-    Rules,
-    claim_or_answer,
-    guarding,
-    split,
-)
+from bloomredis.contrib.idempotency import HEADER, METHODS, Answer, Ending, Rules, claim_or_answer, guarding
 
 with needs("django", "Django"):
     from asgiref.sync import iscoroutinefunction
@@ -108,11 +98,6 @@ class _Gate:
     lease: float
     on_done: Any
 
-    def _item(self, request: Any) -> Any:
-        values = split(request.headers.get(self.rules.header))
-        query = request.META.get("QUERY_STRING", "")
-        return self.rules.item(request, request.method, request.path, query, values)
-
     def _instead(self, answer: Answer, request: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Return the response in place of the view's."""
         if answer.status == HTTPStatus.OK and self.on_done is not None:
@@ -120,20 +105,13 @@ class _Gate:
         body, headers = answer.content()
         return HttpResponse(body, status=answer.status, headers=headers)
 
-    def _is_done(self, request: Any, response: Any) -> bool:
-        return self.rules.is_done(response.status_code) and not _is_cut(request)
-
-    def _guarding(self, request: Any, item: Any) -> AbstractContextManager[bool]:
-        request = _of_django(request)
-        return guarding(getattr(request, "scope", request.META), self.seen, item)
-
     async def respond(self, view: Any, end: Any, request: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Return the response to a request, by a view of either kind.
 
         :param end: makes the end of a claim: `Ending` or `_Settling`.
         """
-        item = self._item(request)
-        with self._guarding(request, item) as is_checked:
+        item = self.rules.item_of_environ(request, request.META, request.method, request.path)
+        with guarding(getattr(_of_django(request), "scope", request.META), self.seen, item) as is_checked:
             if not is_checked:
                 return await awaited(view(request, *args, **kwargs))
             claim = await claim_or_answer(self.seen, item, lease=self.lease)
@@ -144,7 +122,8 @@ class _Gate:
             ending = end(claim)
             try:
                 response = await awaited(view(request, *args, **kwargs))
-                await awaited(ending.settle(done=self._is_done(request, response)))
+                is_done = self.rules.is_done(response.status_code) and not _is_cut(request)
+                await awaited(ending.settle(done=is_done))
             except BaseException:
                 await awaited(ending.give_back())
                 raise

@@ -130,6 +130,11 @@ class Rules:
             return item_of(f"{method} {quote(path)}", found, bare=self.bare)
         return f"{method} {quote(path)}{query and '?'}{quote(query)} {found}"
 
+    def item_of_environ(self, request: Any, environ: dict[str, Any], method: str, path: str) -> Any:
+        """Return the item of a request with an environ of WSGI, or a `META` of Django: see `item`."""
+        values = split(environ.get("HTTP_" + self.header.upper().replace("-", "_")))
+        return self.item(request, method, path, environ.get("QUERY_STRING", ""), values)
+
     def is_done(self, status: int) -> bool:
         """Return True if a response with this status says that the work was done."""
         if self.done is not None:
@@ -301,10 +306,8 @@ class WSGIMiddleware(_Middleware[WsgiApp]):
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer a request."""
-        values = split(environ.get("HTTP_" + self._rules.header.upper().replace("-", "_")))
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        query = environ.get("QUERY_STRING", "")
-        item = self._rules.item(environ, environ["REQUEST_METHOD"], path, query, values)
+        item = self._rules.item_of_environ(environ, environ, environ["REQUEST_METHOD"], path)
         with guarding(environ, self._seen, item) as is_checked:
             if not is_checked:
                 return self._app(environ, start_response)
