@@ -61,22 +61,21 @@ class WsgiBody(io.BufferedIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        self._has_ended = True  # also after an error
-        if size is None or size < 0:
-            found: bytes = self._stream.read()
-        else:
-            found = self._stream.read(size)
-            self._has_ended = len(found) < size
-        self._count += len(found)
-        return found
+        return self._counted(self._stream.read, size)
 
     read1 = read
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        self._has_ended = True
+        found = self._counted(self._stream.readline, size)
+        self._has_ended &= not found.endswith(b"\n")
+        return found
+
+    def _counted(self, read: Callable[..., bytes], size: int | None) -> bytes:
+        """Return the bytes that a function reads; the body has ended if they are too few."""
+        self._has_ended = True  # also after an error
         limit = -1 if size is None else size
-        found: bytes = self._stream.readline() if limit < 0 else self._stream.readline(limit)
-        self._has_ended = not found.endswith(b"\n") and len(found) != limit
+        found = read() if limit < 0 else read(limit)
+        self._has_ended = len(found) != limit
         self._count += len(found)
         return found
 
