@@ -10,14 +10,12 @@ import json
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
 from bloomredis import WorkItem
 
 Missing = Literal["keep", "drop", "raise"]
 """Treatment of a record without a key."""
-
-TREATMENTS: Final = get_args(Missing)
 
 
 def item_of(name: str, key: Any, *, bare: bool) -> Any:
@@ -89,7 +87,7 @@ def require_result(name: str, result: Any) -> Any:
 
 def checked(missing: Missing) -> Missing:
     """Return a treatment.  Raises `ValueError` if there is no such treatment."""
-    if missing not in TREATMENTS:
+    if missing not in get_args(Missing):
         raise ValueError(f'missing must be "keep", "drop" or "raise", not {missing!r}')
     return missing
 

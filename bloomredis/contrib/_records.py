@@ -30,10 +30,6 @@ class Entry(NamedTuple):
     offset: int
     claim: Any
 
-    @property
-    def is_done(self) -> bool:
-        return bool(self.claim.state == "done")
-
 
 class Unclaimed:
     """The state of a record without a key, in place of a claim on its item."""
@@ -117,7 +113,7 @@ class Records:
         found: Positions = {}
         for entry in self._entries:
             if found.get(entry.place, (0, None))[1] is None:
-                is_done = entry.is_done
+                is_done = entry.claim.state == "done"
                 found[entry.place] = entry.offset + is_done, None if is_done else entry.claim.remaining
         return found
 
