@@ -182,10 +182,13 @@ class Ending:
         return self._task is not None and not self._task.done()
 
     async def settle(self, *, done: bool) -> None:
-        """Commit or release the claim, unless it has ended; after a failed commit, give the item back."""
+        """Commit or release the claim, unless it has ended; after a failed commit, give the item back.
+
+        :raises ClaimLostError: the claim to commit was lost, also if a renewal has found it before.
+        """
         if self._task is not None and not done:
             await self.give_back()
-        elif self._claim and not self._is_running:
+        elif (done or self._claim) and not self._is_running:
             self._task = asyncio.ensure_future(self._claim.commit() if done else self._claim.release())
             _endings.add(self._task)
             self._task.add_done_callback(_endings.discard)

@@ -33,7 +33,7 @@ from tests.contrib.violence import KEPT, acknowledge
 from tests.support.proxy import Held, proxied, refused
 from tests.support.servers import Server, running
 from tests.support.values import for_each
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 
@@ -463,16 +463,21 @@ def test_a_request_may_have_no_key(make: Any, any_server: Server, key: Any, seco
 
 
 @EACH
-def test_a_claim_that_was_lost_is_no_success(make: Any, any_server: Server, any_client: redis.Redis) -> None:
-    """Another worker may have the request, so the answer is 500."""
+@pytest.mark.parametrize("by", ["commit", "renewal"])
+def test_a_claim_that_was_lost_is_no_success(
+    make: Any, any_server: Server, any_client: redis.Redis, caplog: pytest.LogCaptureFixture, by: str
+) -> None:
+    """Another worker may have the request, so the answer is 500, whichever call finds the claim lost."""
     work = Work()
     work.goes_on.clear()
-    deliver = make(any_server.url, work)
+    deliver = make(any_server.url, work, lease=3)
     got: list[Any] = []
     thread = threading.Thread(target=lambda: got.append(deliver("k1")))
     thread.start()
     assert work.entered.wait(60)
     any_client.delete(*any_client.keys("{keys}:claim:*"))
+    if by == "renewal":
+        wait_until("a renewal finds the loss", lambda: "another worker may have the item" in caplog.text)
     work.goes_on.set()
     thread.join(60)
     assert got[0][0] == 500
