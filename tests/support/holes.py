@@ -343,7 +343,7 @@ def _answers_have_no_owner(patch: Patch) -> None:
 
 def _parts_stop_in_silence(patch: Patch) -> None:
     """The exception of a signal that stops a part of a batch of claims reaches nobody."""
-    for user in (verbs, sharded):
+    for user in (claim_verbs, sharded):
         patch(user, "unless_failed", list)
 
 
