@@ -61,7 +61,7 @@ class ClaimOperations(ABC):
             request.fills = True
         try:
             yield from self._answer(requests)
-            failed = [each for each in requests if each.error]
+            failed = [each for each in requests if each.outcome is not each.state]
             answered = requests[: requests.index(failed[0])] if failed else requests
             made = [make(each.state) for each in answered]
             claims = [made[place] for place in takewhile(lambda place: place < len(made), places)]
