@@ -1,4 +1,4 @@
-"""Celery: tasks whose body completes once for an item, however often a message is delivered.
+"""Celery: tasks whose body does not run again for an item that is done.
 
 A message comes again if it was sent twice, if a worker dies, or if the broker's visibility timeout ends while
 the task still runs.

@@ -1,4 +1,4 @@
-"""A decorator for views of Django that runs once for an `Idempotency-Key`, or for an event of a webhook."""
+"""A decorator for views of Django: a request or an event of a webhook that is done does not run again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def once(
     done: Callable[[int], object] | None = None,
     bare: bool = False,
 ) -> Callable[[Any], Any]:
-    """Return a decorator of views: a request with the same key runs once.
+    """Return a decorator of views: a request whose key is done does not run again.
 
     ::
 

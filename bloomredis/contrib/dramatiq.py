@@ -1,4 +1,4 @@
-"""A middleware for Dramatiq that runs an actor once for each item."""
+"""A middleware for Dramatiq: no actor runs again for an item that is done."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class Once(Middleware):
             broker.middleware = [_Commits(self), *broker.middleware]
 
     def after_declare_actor(self, broker: Any, actor: Any) -> None:
-        """Let an actor with the option run once for each item of its messages."""
+        """Wrap the function of an actor with the option: it does not run again for an item that is done."""
         if actor.options.get("once"):
             actor.fn = self._once(actor, actor.fn)
 
     def _once(self, actor: Any, body: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function of an actor, which runs its body once; a direct call just runs the body."""
+        """Return an actor's function, which skips the body for a done item; a direct call runs the body."""
 
         @functools.wraps(body)
         def run(*args: Any, **kwargs: Any) -> Any:

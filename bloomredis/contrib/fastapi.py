@@ -29,7 +29,7 @@ def once(
     renew: bool = True,
     bare: bool = False,
 ) -> Any:
-    """Return a dependency that makes an endpoint run once for an event.
+    """Return a dependency that answers repeats of a done event without a call of the endpoint.
 
     ::
 

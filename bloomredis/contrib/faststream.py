@@ -1,4 +1,4 @@
-"""FastStream: a middleware for Kafka, RabbitMQ, NATS and Redis streams; a handler runs once for each item."""
+"""FastStream: a middleware for Kafka, RabbitMQ, NATS and Redis streams; done items are not handled again."""
 
 from __future__ import annotations
 

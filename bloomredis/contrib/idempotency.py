@@ -1,4 +1,4 @@
-"""`Idempotency-Key` for any web framework: ASGI and WSGI middlewares with which a request runs once.
+"""`Idempotency-Key` for any web framework: ASGI and WSGI middlewares that answer repeats of done requests.
 
 The key of a request is claimed before the application runs, and committed before the response is sent.
 """
@@ -96,7 +96,7 @@ async def claim_or_answer(seen: Any, item: Any, what: str = "request", **options
 
 @dataclass(slots=True, kw_only=True)
 class Rules:
-    """The requests that run once, the item of each, and the responses that say that a request is done."""
+    """The requests that are checked, the item of each, and the responses after which a request is done."""
 
     header: str = HEADER
     key: Callable[[Any], Any] | None = None
@@ -230,7 +230,7 @@ class _Middleware(Generic[App]):
 
 
 class ASGIMiddleware(_Middleware[AsgiApp]):
-    """ASGI middleware (Starlette, FastAPI, Litestar, Quart): a request with a key runs once.
+    """ASGI middleware (Starlette, FastAPI, Litestar, Quart): a request whose key is done does not run again.
 
     ::
 
@@ -299,7 +299,7 @@ class ASGIMiddleware(_Middleware[AsgiApp]):
 
 
 class WSGIMiddleware(_Middleware[WsgiApp]):
-    """WSGI middleware (Flask, Django, Pyramid, Bottle): a request with a key runs once.
+    """WSGI middleware (Flask, Django, Pyramid, Bottle): a request whose key is done does not run again.
 
     ``app.wsgi_app = WSGIMiddleware(app.wsgi_app, seen)`` for Flask.  It works like `ASGIMiddleware`, but
     `seen` is a filter of `bloomredis`, and `key` takes the environ.

@@ -1,4 +1,4 @@
-"""Kafka: batches of records; each record is worked on once, and no offset passes an unfinished record.
+"""Kafka: batches without the records that are done; no offset passes an unfinished record.
 
 `Batches` is for a `Consumer` of confluent-kafka, `AsyncBatches` for a consumer of aiokafka.  Turn off the
 consumer's `enable.auto.commit`.  A batch is claimed in one round trip, and committed in another.
