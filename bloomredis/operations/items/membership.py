@@ -444,13 +444,9 @@ class Membership:
             packed = handle.layout.pack_one(item)
             ask = partial(self._ask_again, handle, packed, item, pending)
             with suppress(LayoutChanged):
-                yield from (
-                    ask() if keep else self._taken_out(item, handle.generation, pending, partial(_only, ask))
-                )
+                if keep:
+                    yield from ask()
+                else:
+                    yield from self._taken_out(item, handle.generation, pending, lambda _: ask())  # noqa: B023 - in this turn
                 made.add(pending)
         return bool(made)
-
-
-def _only(ask: Callable[[], Op[T]], _: object) -> Op[T]:
-    """Ask about the one call that is known already."""
-    return ask()

@@ -13,7 +13,7 @@ from bloomredis.bits.bitmap import Bits
 from bloomredis.later import later
 from bloomredis.stored import planning
 from bloomredis.stored.foreign.bitmap import ForeignLayout
-from bloomredis.stored.header import COUNTING, Header
+from bloomredis.stored.header import Header
 from bloomredis.stored.layers.record import LayerRecord
 from bloomredis.stored.shards.record import RECORD_BYTES
 from bloomredis.stored.state.handle import Description
@@ -247,11 +247,6 @@ class Parts:
             return saved.Saved(self.record.pack(), parts, self.ttl)
         written = [number for number, made in enumerate(self.record.made) if made]
         return saved.Saved(self.record.pack(), tuple(map(saved.Part, written, heads)), self.ttl)
-
-    @property
-    def is_counting(self) -> bool:
-        """True if the stored filter has counters in the place of bits."""
-        return any(found.header.kind == COUNTING for found, _ in self.parts)
 
     def info(self, name: str) -> FilterInfo:
         """Return the info of the filter."""

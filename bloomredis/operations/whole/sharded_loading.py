@@ -64,9 +64,9 @@ def load(
             split: dict[StoredShard, WaitingItems] = yield Compute(
                 partial(_split, stored, encoder, batch, read)
             )
-            for shard in split:
-                if shard not in loads:
-                    loads[shard] = yield from _new_load(stored, shard, encoder)
+            for shard in [each for each in split if each not in loads]:
+                handle = yield from shard.acquire()
+                loads[shard] = ShardLoad(Load(shard.segmented(handle), encoder, parts=stored.record.shards))
             yield Compute(partial(_append, loads, split, read))
             read += len(batch)
         begun = {shard: each.load for shard, each in loads.items() if each.load.items}
@@ -103,11 +103,6 @@ def _split(
         shard: WaitingItems(Picked(batch, own), Picked(encoded, own), digests.take(own))
         for shard, own in stored.parted(encoded).items()
     }
-
-
-def _new_load(stored: StoredShards, shard: StoredShard, encoder: Encoder) -> Op[ShardLoad]:
-    handle = yield from shard.acquire()
-    return ShardLoad(Load(shard.segmented(handle), encoder, parts=stored.record.shards))
 
 
 def _append(
