@@ -220,12 +220,12 @@ class Filter(Claimer[I], Portable[I], Deduping):
 
     @observed
     async def acknowledge(self) -> bool:
-        """Begin the filter anew after a loss, for all objects in all processes; True if there was a loss.
+        """Accept a loss, for all processes, which go on with what is stored; True if there was one.
 
-        The stored filter is the one that they go on with; each of them raises `FilterLostError` once if it
-        has not yet.  A missing shard is made again, empty, and the others are kept.  If nothing is stored,
-        the filter is made again if this object knew it.  Otherwise nothing is made, and the answer is False.
-        The answer is True if this object knew another filter than the one that is stored now.
+        Each object raises `FilterLostError` once if it has not yet.  A missing shard is made again, empty,
+        and the others are kept.  If nothing is stored, the filter is made again if this object knew it.
+        Otherwise nothing is made, and the answer is False.  The answer is True if this object knew another
+        filter than the one that is stored now.
 
         Do not call it at the start of a program: it would accept a loss that nobody has looked at.
 

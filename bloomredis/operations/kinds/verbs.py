@@ -142,7 +142,7 @@ class ItemOperations(ClaimOperations):
         yield from self.stored.create()
 
     def acknowledge(self) -> Op[bool]:
-        """Begin the filter anew after a loss, for all objects; True if this object knew another filter."""
+        """Accept a loss, for all objects, which go on with what is stored; True if this one knew another."""
         with OutcomeMatters(self.name):
             return (yield from self.stored.acknowledge())
 

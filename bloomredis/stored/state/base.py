@@ -180,7 +180,7 @@ class Stored(ABC):
 
     @abstractmethod
     def acknowledge(self) -> Op[bool]:
-        """Begin the filter anew after a loss, for all objects; True if this object knew another filter.
+        """Accept a loss, for all objects, which go on with what is stored; True if this one knew another.
 
         If nothing is stored, the filter is made only if this object knew one: otherwise the answer is False.
 
