@@ -154,10 +154,13 @@ def failed(reason: str, about: str = "", tried: str = "") -> ConnectionFailedErr
     """Return the error for a call that got no answer."""
     known = next((way for part, way in FAILURES.items() if part in reason), None)
     reason = reason.partition(" : <")[0].rstrip(".") + tried  # the clients of Sentinels follow
+    advice = known.advice if known else AGAIN
+    if known and known.transient:
+        advice += f"; then {AGAIN}"
     return ConnectionFailedError(
         f"a call on {about!r} got no answer ({reason})" if about else reason,
         reason=reason,
-        advice=(f"{known.advice}; then {AGAIN}" if known.transient else known.advice) if known else AGAIN,
+        advice=advice,
         command=known.command if known else AGAIN_ON_COMMAND_LINE,
         transient=known is None or known.transient,
     )

@@ -20,17 +20,19 @@ def check_encoding(name: str, found: int | None, given: int | None) -> None:
     if given in (None, found):
         return
     if not found:
-        says, way_out = "holds items that are not encoded", "give no encode="
+        says = "holds items that are not encoded"
     elif not given:
-        says, way_out = "holds encoded items", "give the encode= that it was created with"
+        says = "holds encoded items"
     elif found == OTHER:
-        says, way_out = "holds items of another encode=, or of keyed() with another secret", "give that one"
+        says = "holds items of another encode=, or of keyed() with another secret"
     elif OWN in (found, given):
-        says, way_out = "holds items of another encode=, keyed() on one side alone", "give that one"
+        says = "holds items of another encode=, and only one of the two is keyed()"
     else:
-        says, way_out = "holds items that were encoded by keyed() with another secret", "give that one"
+        says = "holds items that were encoded by keyed() with another secret"
     raise FilterMismatchError(
-        f"{name!r} {says}",
-        advice=f"{way_out}, or use another name",
+        f"{name!r} and this call encode items differently: the filter {says}",
+        advice="give the encode= that the filter was created with, or use another name"
+        if found
+        else "give no encode=, or use another name",
         command="the command cannot encode items, so it cannot add or check any",
     )

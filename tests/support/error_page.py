@@ -120,6 +120,7 @@ def page() -> str:
 
 def _composed() -> Iterator[errors.BloomError]:
     """Yield errors that functions compose of the parts of other errors."""
+    yield failed(UNKNOWN, "seen")
     lost, refused = failed(UNKNOWN), errors.ServerRefusedError(UNKNOWN, "OOM", advice=UNKNOWN)
     for advice in (outcomes.ASK_AGAIN, outcomes.ON_THE_SAME_OBJECT, OutcomeMatters("seen").advice):
         yield outcome_unknown(lost, "seen", advice)

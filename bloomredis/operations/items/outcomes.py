@@ -28,8 +28,8 @@ TRANSIENT: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedErr
 ASK_AGAIN: Final = "repeat the call with the token of this error"
 ON_THE_SAME_OBJECT: Final = "repeat the call on the same object to get its answer"
 _FORGOTTEN: Final = (
-    "the item is in {!r}, perhaps by a call that got no reply and whose receipt is gone: whether it was new "
-    "cannot be known any more, and no retry will tell (error.final)"
+    "the item is in {!r}, perhaps through a call whose reply was lost and whose receipt is gone: whether the "
+    "item was new cannot be known any more, so do not retry (error.final)"
 )
 _DECIDE: Final = "decide whether to do the item's work, which may have been done already"
 

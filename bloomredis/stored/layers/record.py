@@ -285,7 +285,7 @@ def _made(capacity: int, error_rate: float, layout: str, whole_rate: float, rule
         )
     except ValueError as error:
         raise FilterFullError(
-            f"it cannot have another layer: {error}",
+            f"the filter cannot have another layer: {error}",
             advice="load the items into a new filter with a larger capacity",
             command="create a filter with a larger --capacity, and add the items again",
         ) from None

@@ -228,8 +228,8 @@ class StoredModule(Versioned[MarkedFilter]):
         """Return the error for a filter that has reached its capacity."""
         capacity = 0 if self.head is None else self.head.capacity
         return FilterFullError(
-            f"{self.name!r} is full and was made for capacity {capacity}: with more the server's module "
-            "makes it larger",
+            f"{self.name!r} is full and was made for capacity {capacity}: for more items the server's "
+            "module makes it larger",
             advice="leave on_full out, so that the filter grows",
             command="the next add makes it larger",
         )

@@ -110,8 +110,8 @@ class StoredFilter(Versioned[Header]):
         """Return the error for a filter that has reached its capacity."""
         capacity, rate = (0, 0.0) if self.head is None else (self.head.capacity, self.head.error_rate)
         return FilterFullError(
-            f"{self.name!r} is full and was made for capacity {capacity}: with more it errs more often than "
-            f"error_rate {rate}",
+            f"{self.name!r} is full and was made for capacity {capacity}: with more items it errs more "
+            f"often than error_rate {rate}",
             advice="to let it grow, call ScalingBloomFilter.adopt(), then use ScalingBloomFilter in all "
             "programs",
             command="to let it grow, run `bloomredis adopt`, and use --kind scaling",

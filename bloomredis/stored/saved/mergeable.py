@@ -15,9 +15,9 @@ _COMPARED: Final = (
     *("num_bits", "num_hashes", "blocks_per_item", "block_bits"),
 )
 _WAYS_OUT: Final = {
-    "ScalingBloomFilter": "ask both filters, or load the source of the items into one of them",
+    "ScalingBloomFilter": "ask both filters, or load the items of one from their source into the other",
     "RotatingBloomFilter": "ask both filters: their layers were begun at different times",
-    "CountingBloomFilter": "ask both filters, or add the source of the items to one of them",
+    "CountingBloomFilter": "ask both filters, or add the items of one from their source to the other",
 }
 
 
@@ -34,8 +34,8 @@ def check_mergeable(name: str, own: Saved, other_name: str, other: Saved) -> Non
             raise FilterMismatchError(
                 f"{name!r} has {one}, and {other_name!r} has {another}: only filters with the same "
                 "parameters can be merged",
-                advice="load the source of one filter's items into the other, or ask both filters",
-                command="add the source of one filter's items to the other, or check both filters",
+                advice="load one filter's items from their source into the other, or ask both filters",
+                command="add one filter's items from their source to the other, or check both filters",
             )
 
 

@@ -85,7 +85,7 @@ def test_a_loop_that_asks_for_eleven_minutes(
         next(rounds)
         assert len(told) < 20
     assert len(told) > 10
-    assert "cannot be known any more, and no retry" in str(told[-1])
+    assert "cannot be known any more, so do not retry" in str(told[-1])
     assert copy.copy(told[-1]).final
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError) as caught:
