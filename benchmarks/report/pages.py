@@ -116,21 +116,25 @@ KINDS: Final = (
 )
 
 
+_SHARDS: Final = 16  # of a sharded filter by default
+
+
 def _fleet() -> Iterator[Row]:
     """Yield the rows about a sharded filter, each with its figure's meaning for several nodes."""
-    one, says = sharding.over(1), "The difference to 1 is the cost of shards: a batch arrives in parts."
+    one, says = sharding.over(1), "Shards cost the difference to 1: a batch arrives in parts."
     yield Row("1 cluster node", "`BloomFilter`", sharding.NODES, one, OURS, "busiest", says)
     for count in sharding.COUNTS[1:]:
         what, side = f"{count} cluster nodes", sharding.over(count)
         says = (
-            f"{count} nodes take this many times the load of 1; smaller parts cost the difference to {count}."
+            f"{count} nodes take this many times the load of 1: the busiest has {-(-_SHARDS // count)} of "
+            f"{_SHARDS} shards."
         )
         yield Row(what, "1 cluster node", sharding.NODES, side, one, "busiest", says)
     for workload, first, *others in sharding.GROWING:
         for side in others:
             for quantity, whose in (("cpu", "server"), ("client", "client")):
                 what = f"{sharding.short(side)}, {whose} CPU"
-                says = f"Below 1, the stream needs more {whose}s than the case beside it."
+                says = f"Below 1, an item costs the {whose} more than with {sharding.short(first)}."
                 yield Row(what, sharding.short(first), workload, side, first, quantity, says)
 
 
