@@ -84,7 +84,7 @@ class FilterPlan:
     marking_items: int | None = None
 
 
-def plan(  # long: the signature declares every option
+def plan(
     capacity: SupportsIndex,
     error_rate: float,
     *,
@@ -116,8 +116,7 @@ def plan(  # long: the signature declares every option
         return _module_plan(items, rate)
     planning.check_name(layout or planning.DEFAULT)
     if kind == "scaling":
-        last = items if grown_to is None else sizing.positive("grown_to", grown_to)
-        return _scaling(items, rate, layout, last, 2 if expansion is None else expansion)
+        return _scaling(items, rate, layout, grown_to, 2 if expansion is None else expansion)
     if kind == "rotating":
         return _rotating(items, rate, layout, 4 if slices is None else slices)
     if kind == "sharded":
@@ -199,7 +198,10 @@ def _module_plan(capacity: int, rate: float) -> FilterPlan:
     )
 
 
-def _scaling(capacity: int, rate: float, layout: str | None, items: int, expansion: int) -> FilterPlan:
+def _scaling(
+    capacity: int, rate: float, layout: str | None, grown_to: int | None, expansion: int
+) -> FilterPlan:
+    items = capacity if grown_to is None else sizing.positive("grown_to", grown_to)
     growth = sizing.positive("expansion", expansion)
     record = new_record(ScalingRecord, capacity, rate, layout, expansion=growth, tightening_ratio=0.5)
     layers: list[Header] = []
