@@ -65,10 +65,7 @@ class ShardedItems:
 
     def part(self, shard: StoredShard) -> Queueing:
         """Return the operations of a shard."""
-        part = self._parts.get(shard)
-        if part is None:
-            part = self._parts.setdefault(shard, Queueing(shard, self._options))
-        return part
+        return self._parts.get(shard) or self._parts.setdefault(shard, Queueing(shard, self._options))
 
     def part_of(self, item: bytes) -> Queueing:
         """Return the shard that has an item; the filter must be open."""
