@@ -1,13 +1,23 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module.
 
-The names are imported when they are first used, so that `bloomredis --version` needs none of them.
+::
+
+    from bloomredis import BloomFilter, connect
+
+    seen = BloomFilter(connect("redis://localhost"), "seen", capacity=1_000_000, error_rate=0.001)
+    seen.add("a")  # True: nobody had it
+    seen.add_many(["a", "b"])  # [False, True]
+    "a" in seen  # True
+
+`bloomredis.asyncio` has the same classes, whose calls are awaited.  `claim` and `once` are for work that must
+be done once, though workers may die.  `dir(bloomredis)` lists all names.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bloomredis.later import imported
+from bloomredis.later import imported  # names are imported when they are first used
 
 if TYPE_CHECKING:
     from bloomredis import compat as compat

@@ -131,6 +131,12 @@ def flag(what: str, value: bool | None, *, optional: bool = False) -> None:  # n
         )
 
 
+def function(what: str, value: object, kind: str) -> None:
+    """Raise `TypeError` unless `value` is a function, or None; `kind` says of what it is one."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{what} must be a function {kind}, not {type(value).__name__} {shown(value)}")
+
+
 def share(what: str, value: float) -> float:
     """Return a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float):

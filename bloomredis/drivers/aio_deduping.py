@@ -58,6 +58,7 @@ class Deduping(AsyncDriven):
         :raises BatchInterruptedError: an error stopped a batch.
         """
         arguments.one_of("missing", missing, "keep", "drop", "raise")
+        arguments.function("key", key, 'of an item, such as itemgetter("id")')
         most = positive("batch", batch)
         # asyncio:
         return UntilLeft(partial(self._deduped, items, key, missing, most))

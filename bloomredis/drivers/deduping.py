@@ -58,6 +58,7 @@ class Deduping(Driven):
         :raises BatchInterruptedError: an error stopped a batch.
         """
         arguments.one_of("missing", missing, "keep", "drop", "raise")
+        arguments.function("key", key, 'of an item, such as itemgetter("id")')
         most = positive("batch", batch)
         return self._deduped(items, key, missing, most, [])
 

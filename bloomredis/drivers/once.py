@@ -70,8 +70,10 @@ class Work:
         """Make the work of a function.
 
         :param functions: the identity of the function of each name, to which this one is added.
+        :raises TypeError: `key` is no function.
         :raises ValueError: another function has the name.
         """
+        arguments.function("key", key, "of the arguments of a call")
         identity = _identity(function)
         if name is not None and functions.setdefault(name, identity) != identity:
             raise ValueError(
@@ -140,8 +142,7 @@ def check_options(lease: float | timedelta, renew: Renew, on_busy: object) -> tu
     :raises TypeError, ValueError: an option is invalid.
     """
     seconds = arguments.renewal_seconds(renew)
-    if on_busy is not None and not callable(on_busy):
-        raise TypeError(f"on_busy must be a function of the item and the seconds left, not {shown(on_busy)}")
+    arguments.function("on_busy", on_busy, "of the item and the seconds left")
     return ClaimOptions.of(lease, None), seconds
 
 

@@ -191,11 +191,7 @@ class Options:
 
     def __post_init__(self) -> None:
         arguments.flag("retry_safe", self.retry_safe)
-        if self.encode is not None and not callable(self.encode):
-            raise TypeError(
-                f"encode must be a callable or None, not {type(self.encode).__name__} "
-                f"{arguments.shown(self.encode)}"
-            )
+        arguments.function("encode", self.encode, "of an item that returns bytes")
         self.wait  # noqa: B018 - checks its parameters
 
     @property

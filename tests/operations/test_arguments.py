@@ -51,7 +51,7 @@ class NoClient:
         ({"capacity": 10, "error_rate": 0.1, "ttl": "1h"}, TypeError, "1h"),
         ({"ttl": 10}, ValueError, "capacity and error_rate"),
         ({"capacity": 10, "error_rate": 0.1, "ttl": 1e14}, ValueError, "at most 4503599627370 seconds"),
-        ({"encode": "utf8"}, TypeError, "callable or None, not str 'utf8'"),
+        ({"encode": "utf8"}, TypeError, "function of an item that returns bytes, not str 'utf8'"),
         ({"retry_safe": "no"}, TypeError, "True or False, not str 'no'"),
         ({"local_cache": "no"}, TypeError, "unless it is True or False, must be .* not 'no'"),
         ({"on_full": "ignore"}, ValueError, "on_full must be .* not 'ignore'"),
@@ -187,6 +187,20 @@ def test_the_largest_capacity_can_be_used(any_client: redis.Redis, kind: str) ->
     """A filter of layers works at the largest capacity that its constructor accepts."""
     f = maker(bloomredis, kind, capacity=2**63 - 1, layout="classic")(any_client, "f")
     assert [f.add("a"), f.add("a")] == [True, False]
+
+
+@for_each(
+    "call",
+    [
+        lambda f: f.dedupe([{"id": 1}], key="id"),
+        lambda f: f.once("work", key="id")(print),
+        lambda f: BloomFilter(NoClient(), "f", encode="utf-8"),  # type: ignore[arg-type]  # tested on purpose
+    ],
+)
+def test_a_function_is_asked_for_before_it_is_used(call: Callable[[Any], object]) -> None:
+    """A text in the place of a function raises at once; the message has an example, or the arguments."""
+    with pytest.raises(TypeError, match=r"must be a function of .*, not str '"):
+        call(BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1))
 
 
 LONG: Any = "x" * 10**6
