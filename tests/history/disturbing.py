@@ -189,7 +189,7 @@ class Disturber:
         else:
             self._lost(f"{verb}()", start, sure=False)  # the filter may have been missing
         if verb == "clear":
-            self._cleared(start)
+            self._cleared(watch.replaced, start)
 
     def _replaced(self, verb: str, spans: Sequence[tuple[float, float]], start: float) -> None:
         """Record when a call of the library replaced the filter; for a sharded one, part by part."""
@@ -199,7 +199,7 @@ class Disturber:
         else:
             self.losses += [Loss(*span, f"{verb}()") for span in spans]
 
-    def _cleared(self, start: float) -> None:
+    def _cleared(self, spans: Sequence[tuple[float, float]], start: float) -> None:
         """Record a clear() if it has marked the filter: objects that have raised a loss go on with it.
 
         The module's filters are never marked, and a sharded one only at the end of a clear().
@@ -208,7 +208,8 @@ class Disturber:
             return
         flags: Any = self._client.getrange(self._what.seed, FLAGS_BYTE, FLAGS_BYTE)
         if flags and flags[0] & ACKNOWLEDGED:
-            end, name = time.monotonic(), f"clear {next(self._numbers)}"
+            start, end = min([first for first, _ in spans], default=start), time.monotonic()
+            name = f"clear {next(self._numbers)}"
             self.calls.append(Call(name, "disturber", "clear", "", start, end=end, state="answered"))
 
     def _opened(self) -> None:
@@ -228,9 +229,10 @@ class Disturber:
         socket = self._client.connection_pool.connection_kwargs["path"]
         crash = Crash(self._what, socket, work, after, next(self._numbers))
         start = time.monotonic()
-        self._replaced(f"{work}() of a process that is killed", self._crashing(crash), start)
+        spans = self._crashing(crash)
+        self._replaced(f"{work}() of a process that is killed", spans, start)
         if work == "clear":
-            self._cleared(start)
+            self._cleared(spans, start)
 
     def idle(self) -> None:
         """After a loss, let a process without earlier knowledge call first."""
