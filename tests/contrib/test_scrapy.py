@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 import redis
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.spiders import CSVFeedSpider, XMLFeedSpider
 from scrapy.utils.test import get_crawler
 
 from bloomredis import ConnectionFailedError, RotatingBloomFilter, ScalingBloomFilter
-from bloomredis.contrib._crawls import Batch, is_page
+from bloomredis.contrib._crawls import Aside, Batch, Marks, is_page  # the parts that adapters share
 from bloomredis.contrib.scrapy import BatchDedupe, ClaimWhileDownloading, DupeFilter
 from tests.contrib import spider
 from tests.contrib.site import Answer, Site, serving
@@ -61,11 +61,16 @@ def site() -> Iterator[Site]:
         yield made
 
 
-def scheduled(middleware: ClaimWhileDownloading, url: str) -> Any:
-    """Return a request as the engine gives it to the middleware."""
+def scheduled(crawl: Any, url: str) -> Any:
+    """Return a request as the engine gives it to the middleware of a crawl."""
     request = Request(url)
-    middleware._choose(request)
+    crawl.signals.send_catch_log(signals.request_scheduled, request=request)
     return request
+
+
+def item_of(crawl: Any, request: Any) -> str:
+    """Return the item of a request."""
+    return str(crawl.request_fingerprinter.fingerprint(request).hex())
 
 
 class Mapped:
@@ -269,16 +274,18 @@ def test_a_resumed_crawl_asks_for_what_met_the_error(
 
 def let_crawl(crawl: Any) -> None:
     """Give a crawler its spider, as the begin of a crawl does."""
-    crawl.spider = crawl._create_spider()
+    crawl.spider = spider.Links.from_crawler(crawl)
 
 
-def adapter_of(kind: Any, server: Server, url: str, folder: Path) -> Any:
-    """Return an adapter that does not wait for its server, with a JOBDIR; its engine only closes."""
-    more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(folder), "BLOOMREDIS_URL": url}
+def crawl_of(kind: Any, server: Server, url: str, folder: Path) -> Any:
+    """Return a crawl that does not wait for its server, with a JOBDIR; its engine notes requests."""
+    # Scrapy's own extensions want a reactor when the spider opens.
+    more = {"BLOOMREDIS_PATIENCE": 0, "JOBDIR": str(folder), "BLOOMREDIS_URL": url, "EXTENSIONS_BASE": {}}
     crawl = crawler(kind.__name__, server, **more)
     let_crawl(crawl)
-    crawl.engine = SimpleNamespace(close_spider_async=closed)
-    return kind.from_crawler(crawl)
+    scheduled: list[Any] = []
+    crawl.engine = SimpleNamespace(close_spider_async=closed, crawl=scheduled.append, scheduled=scheduled)
+    return crawl
 
 
 async def closed(reason: str) -> None:
@@ -286,11 +293,32 @@ async def closed(reason: str) -> None:
     assert reason == "bloomredis_unavailable"
 
 
-async def let_through(made: Any, requests: list[Any]) -> list[str]:
-    """Return the URLs of requests that a dupefilter or a middleware lets through."""
+def by_url(request: Any) -> str:
+    """Return the URL of a request as its item."""
+    return str(request.url)
+
+
+async def start(urls: list[str]) -> Any:
+    """Yield requests, as at the start of a crawl, or of a callback."""
+    for url in urls:
+        yield Request(url)
+
+
+async def let_through(made: Any, urls: list[str]) -> list[str]:
+    """Return the URLs that a dupefilter or a middleware lets through."""
     if isinstance(made, DupeFilter):
-        return [request.url for request in requests if not made.request_seen(request)]
-    return [request.url async for request in made._new(requests)]
+        return [url for url in urls if not made.request_seen(Request(url))]
+    return [request.url async for request in made.process_spider_output(None, start(urls))]
+
+
+async def resumed(kind: Any, server: Server, folder: Path) -> tuple[Any, list[str]]:
+    """Return the adapter of a resumed crawl, and the URLs of stored requests that it makes."""
+    crawl = crawl_of(kind, server, server.url, folder)
+    made = kind.from_crawler(crawl)
+    crawl.signals.send_catch_log(signals.spider_opened)
+    if kind is BatchDedupe:
+        return made, [request.url async for request in made.process_start(start([]))]
+    return made, [request.url for request in crawl.engine.scheduled if not made.request_seen(request)]
 
 
 @pytest.mark.parametrize("kind", [DupeFilter, BatchDedupe])
@@ -303,17 +331,17 @@ def test_a_request_that_a_lost_call_has_marked_is_made_by_the_resumed_crawl(
 
     async def run() -> list[str]:
         with proxied(any_server.socket) as proxy:
-            first = adapter_of(kind, any_server, f"redis://127.0.0.1:{proxy.port}", tmp_path)
-            assert await let_through(first, [Request(urls[0])]) == urls[:1]
+            url = f"redis://127.0.0.1:{proxy.port}"
+            first = kind.from_crawler(crawl_of(kind, any_server, url, tmp_path))
+            assert await let_through(first, urls[:1]) == urls[:1]
             proxy.always("add", lost)
-            assert await let_through(first, [Request(url) for url in urls]) == []
+            assert await let_through(first, urls) == []
         if later:
             with any_server.client() as client:
                 client.delete(*client.keys("*receipt*"))
             clock.advance(later)
-        second = adapter_of(kind, any_server, any_server.url, tmp_path)
-        found = await let_through(second, second._marks.aside.take())
-        assert await let_through(second, [Request(url) for url in urls]) == []
+        second, found = await resumed(kind, any_server, tmp_path)
+        assert await let_through(second, urls) == []
         return found
 
     assert asyncio.run(run()) == (urls if later else urls[1:])
@@ -328,17 +356,17 @@ def test_a_request_stored_for_the_resumed_crawl_stays_unmarked(
 
     async def run() -> list[str]:
         with proxied(any_server.socket) as proxy:
-            first = adapter_of(kind, any_server, f"redis://127.0.0.1:{proxy.port}", tmp_path)
+            crawl = crawl_of(kind, any_server, f"redis://127.0.0.1:{proxy.port}", tmp_path)
+            first = kind.from_crawler(crawl)
             proxy.always("add", refused("OOM command not allowed when used memory > 'maxmemory'."))
             for _ in range(2):
-                assert await let_through(first, [Request(url), Request(url)]) == []
+                assert await let_through(first, [url, url]) == []
             proxy.calm()
             if isinstance(first, DupeFilter):
                 first.close("bloomredis_unavailable")
-            else:
-                await first._close()
-            second = adapter_of(kind, any_server, any_server.url, tmp_path)
-            return await let_through(second, second._marks.aside.take())
+            await crawl.signals.send_catch_log_async(signals.spider_closed)
+            _, found = await resumed(kind, any_server, tmp_path)
+            return found
 
     assert asyncio.run(run()) == [url]
 
@@ -348,16 +376,15 @@ def test_a_request_made_without_the_server_is_not_made_by_a_late_answer(any_serv
 
     async def run() -> None:
         more = {"BLOOMREDIS_ON_ERROR": "new", "BLOOMREDIS_PATIENCE": 0}
-        middleware = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, **more))
-        late, failed, marking = (
-            Batch(middleware._marks, [Request("https://example.org/")]) for _ in range(3)
-        )
-        late.answered(await late.ask(middleware.seen))
+        crawl = crawler("BatchDedupe", any_server, **more)
+        seen, marks = BatchDedupe.from_crawler(crawl).seen, Marks(crawl, "BatchDedupe", by_url)
+        late, failed, marking = (Batch(marks, [Request("https://example.org/")]) for _ in range(3))
+        late.answered(await late.ask(seen))
         assert failed.failed(ConnectionFailedError("away")) is None
         assert len(failed.new()) == 1
-        middleware._marks.failures.succeed(time.monotonic())
-        marking.answered(await marking.ask(middleware.seen))
-        assert middleware._marks.passed == {}
+        marks.failures.succeed(time.monotonic())
+        marking.answered(await marking.ask(seen))
+        assert marks.passed == {}
         assert (late.new(), marking.new()) == ([], [])
 
     asyncio.run(run())
@@ -370,30 +397,24 @@ def test_an_answer_from_before_an_outage_does_not_end_it(
     more = {"BLOOMREDIS_ON_ERROR": "new", "BLOOMREDIS_PATIENCE": 0}
 
     async def run() -> None:
-        middleware = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, **more))
-        marks = middleware._marks
+        crawl = crawler("BatchDedupe", any_server, **more)
+        seen, marks = BatchDedupe.from_crawler(crawl).seen, Marks(crawl, "BatchDedupe", by_url)
         early, first, second, later = (
             Batch(marks, [Request(f"https://example.org/{number}")]) for number in range(4)
         )
-        answers = await early.ask(middleware.seen)
+        answers = await early.ask(seen)
         for failing in (first, second):
             assert failing.failed(ConnectionFailedError("away")) is None
             early.answered(answers)
             assert len(early.new()) == 1
             assert marks.failures.is_away
         assert caplog.text.count("count as new") == 1
-        later.answered(await later.ask(middleware.seen))
+        later.answered(await later.ask(seen))
         assert not marks.failures.is_away
         assert second.failed(ConnectionFailedError("away again")) is None
         assert caplog.text.count("count as new") == 2
 
     asyncio.run(run())
-
-
-async def start(urls: list[str]) -> Any:
-    """Yield start requests."""
-    for url in urls:
-        yield Request(url)
 
 
 @pytest.mark.parametrize(
@@ -427,8 +448,8 @@ def test_a_crawl_that_ends_while_it_waits_stores_its_requests(
                     asked.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await asked
-        resumed = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path)))
-        return [request.url async for request in resumed.process_start(start([url]))]
+        again = BatchDedupe.from_crawler(crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path)))
+        return [request.url async for request in again.process_start(start([url]))]
 
     found = asyncio.run(run())
     assert found == [url]
@@ -441,14 +462,15 @@ def test_a_request_stored_with_a_token_is_made_once(kind: Any, any_server: Serve
 
     async def run() -> list[str]:
         with proxied(any_server.socket) as proxy:
-            first = adapter_of(kind, any_server, f"redis://127.0.0.1:{proxy.port}", tmp_path)
-            assert await let_through(first, [Request(f"{url}loads-the-script")])
+            through = f"redis://127.0.0.1:{proxy.port}"
+            first = kind.from_crawler(crawl_of(kind, any_server, through, tmp_path))
+            assert await let_through(first, [f"{url}loads-the-script"])
             proxy.always("add", lost)
-            assert await let_through(first, [Request(url)]) == []
+            assert await let_through(first, [url]) == []
             proxy.calm()
-            assert await let_through(first, [Request(url)]) == []
-        second = adapter_of(kind, any_server, any_server.url, tmp_path)
-        return await let_through(second, second._marks.aside.take())
+            assert await let_through(first, [url]) == []
+        _, found = await resumed(kind, any_server, tmp_path)
+        return found
 
     assert asyncio.run(run()) == [url]
 
@@ -458,16 +480,13 @@ def test_a_batch_whose_crawl_ends_stores_each_request_once(any_server: Server, t
     crawl = crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path))
     let_crawl(crawl)
 
-    async def run() -> list[str]:
-        marks = BatchDedupe.from_crawler(crawl)._marks
-        urls = ["https://example.org/", "https://example.org/made"]
-        batch = Batch(marks, [Request(url) for url in urls * 2])
-        batch.is_in_doubt = True
-        marks.marked([marks.item(Request(urls[1]))])
-        batch.put_aside()
-        return [request.url for request in marks.aside.take()]
-
-    assert asyncio.run(run()) == ["https://example.org/"]
+    marks = Marks(crawl, "BatchDedupe", by_url)
+    urls = ["https://example.org/", "https://example.org/made"]
+    batch = Batch(marks, [Request(url) for url in urls * 2])
+    batch.is_in_doubt = True
+    marks.marked(urls[1:])
+    batch.put_aside()
+    assert [request.url for request in marks.aside.take()] == urls[:1]
 
 
 def test_a_damaged_file_of_stored_requests(
@@ -476,7 +495,7 @@ def test_a_damaged_file_of_stored_requests(
     """The requests before the damage are made, and the file is kept for the others."""
     crawl = crawler("DupeFilter", any_server, JOBDIR=str(tmp_path))
     let_crawl(crawl)
-    aside = DupeFilter.from_crawler(crawl)._marks.aside
+    aside = Aside(crawl, "DupeFilter")
     for number in range(3):
         assert aside.put(Request(f"https://example.org/{number}"), None)
     path = tmp_path / "bloomredis.DupeFilter"
@@ -497,16 +516,19 @@ def test_new_requests_that_scrapy_did_not_take_are_stored(
     urls = [f"https://example.org/{number}" for number in range(5)]
 
     async def run() -> list[str]:
-        crawl = crawler("BatchDedupe", any_server, JOBDIR=str(tmp_path))
-        let_crawl(crawl)
-        middleware = BatchDedupe.from_crawler(crawl)
-        new = middleware._new([Request(url) for url in urls])
+        crawl = crawl_of(BatchDedupe, any_server, any_server.url, tmp_path)
+        new = BatchDedupe.from_crawler(crawl).process_spider_output(None, start(urls))
         taken = [(await anext(new)).url for _ in range(2)]
-        await (new.aclose() if is_closed else middleware._close())
-        resumed = BatchDedupe.from_crawler(crawl)
-        begun = resumed.process_start(start(urls))
+        if is_closed:
+            await new.aclose()
+            while not (tmp_path / "bloomredis.BatchDedupe").exists():  # noqa: ASYNC110 - the loop ends the inner one
+                await asyncio.sleep(0)
+        else:
+            await crawl.signals.send_catch_log_async(signals.spider_closed)
+        begun = BatchDedupe.from_crawler(crawl).process_start(start(urls))
         taken.append((await anext(begun)).url)
-        await resumed._close()  # as at Ctrl-C, when Scrapy leaves its generator as it is
+        # as at Ctrl-C, when Scrapy leaves its generator as it is
+        await crawl.signals.send_catch_log_async(signals.spider_closed)
         again = BatchDedupe.from_crawler(crawl)
         return taken + [request.url async for request in again.process_start(start(urls))]
 
@@ -542,18 +564,19 @@ def test_a_response_waits_for_the_server(
     from scrapy.http import Response
 
     async def run(server: Server) -> str:
-        middleware = ClaimWhileDownloading.from_crawler(crawler("ClaimWhileDownloading", server))
-        request = scheduled(middleware, "https://example.org/")
+        crawl = crawler("ClaimWhileDownloading", server)
+        middleware = ClaimWhileDownloading.from_crawler(crawl)
+        request = scheduled(crawl, "https://example.org/")
         assert await middleware.process_request(request) is None
         server.stop()
         ending = asyncio.ensure_future(
             middleware.process_response(request, Response(request.url, status=status))
         )
-        while "commits are retried" not in caplog.text and not middleware._failures.is_away:  # noqa: ASYNC110
+        while not any(each in caplog.text for each in ("commits are retried", "the crawl waits")):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         server.start()
         assert (await ending).status == status
-        return str((await middleware.fetched.claim(middleware._item(request))).state)
+        return str((await middleware.fetched.claim(item_of(crawl, request))).state)
 
     with running(any_server.binary, *KEPT) as server:
         assert asyncio.run(run(server)) == ("done" if status == 200 else "claimed")
@@ -634,14 +657,14 @@ def test_what_is_asked_for_again_is_given_back(any_server: Server) -> None:
     from scrapy.http import Response
 
     async def run() -> dict[int, str]:
-        middleware = ClaimWhileDownloading.from_crawler(crawler("ClaimWhileDownloading", any_server))
+        crawl = crawler("ClaimWhileDownloading", any_server)
+        middleware = ClaimWhileDownloading.from_crawler(crawl)
         states = {}
         for status in (503, 302, 404):
-            request = scheduled(middleware, f"https://example.org/{status}")
+            request = scheduled(crawl, f"https://example.org/{status}")
             assert await middleware.process_request(request) is None
             await middleware.process_response(request, Response(request.url, status=status))
-            item = middleware._item(request)
-            states[status] = (await middleware.fetched.claim(item)).state
+            states[status] = (await middleware.fetched.claim(item_of(crawl, request))).state
         return states
 
     assert asyncio.run(run()) == {503: "claimed", 302: "claimed", 404: "done"}
@@ -652,11 +675,10 @@ def test_a_page_that_is_busy_goes_to_the_end_of_the_queue(any_server: Server) ->
     from scrapy.http import Response
 
     async def run() -> None:
-        one, other = (
-            ClaimWhileDownloading.from_crawler(crawler("ClaimWhileDownloading", any_server)) for _ in range(2)
-        )
+        crawls = [crawler("ClaimWhileDownloading", any_server) for _ in range(2)]
+        one, other = map(ClaimWhileDownloading.from_crawler, crawls)
         url = "https://example.org/"
-        first, second = scheduled(one, url), scheduled(other, url)
+        first, second = (scheduled(each, url) for each in crawls)
         assert await one.process_request(first) is None
         later = await other.process_request(second)
         assert (later.url, later.priority, later.dont_filter) == (url, second.priority - 1, True)
