@@ -236,7 +236,7 @@ for url in ("embedded://", "embedded://{tmp_path}/kept"):
     clients.append(client := bloomredis.connect(url))
     home = guard.Home(Path(client.config_get("dir")["dir"]), private=True)
     assert client.ping() and not home.has_ended() and home.has_users()
-assert all(lock.fileno() > 2 for lock in guard._held)
+assert all(lock.fileno() > 2 for lock in guard._held)  # no other name has their numbers
 for client in clients if sys.platform == "linux" else ():
     server = client.info("server")["process_id"]
     guarding = re.search(r"PPid:\\s*(\\d+)", Path(f"/proc/{{server}}/status").read_text())[1]

@@ -204,7 +204,7 @@ def interrupted(client: redis.Redis) -> BloomFilter[Any]:
 def test_members_that_nobody_reads_any_more(any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their generator ends at once, also in a garbage collection, though the scan ahead gets no reply."""
     fill(any_client)
-    goes_on, scanned, waited = threading.Event(), Members._scanned, list[bool]()
+    goes_on, scanned, waited = threading.Event(), Members._scanned, list[bool]()  # calls in a thread
 
     def stuck(self: Members, cursor: int) -> Any:
         if cursor:

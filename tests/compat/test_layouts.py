@@ -109,7 +109,7 @@ def test_redis_template_hashes_text_alone() -> None:
 
 def test_the_extra_is_named_where_cityhash_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library the factory names the extra to install."""
-    sys.modules[RedisTemplate.__module__]._city_hash.cache_clear()
+    sys.modules[RedisTemplate.__module__]._city_hash.cache_clear()  # of other tests
     monkeypatch.setitem(sys.modules, "cityhash", None)
     with pytest.raises(ImportError, match=r"pip install 'bloomredis\[redis-template\]'"):
         compat.redis_template(10, 0.1)

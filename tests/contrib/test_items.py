@@ -22,7 +22,7 @@ import bloomredis.asyncio
 from bloomredis import BloomFilter
 from bloomredis.contrib import celery, django, fastapi, faststream, idempotency, kafka
 from bloomredis.contrib import dramatiq as dramatiq_adapter
-from bloomredis.contrib._items import call_item
+from bloomredis.contrib._items import call_item  # which all adapters call
 from tests.contrib import django_project  # noqa: F401 - before the test client
 from tests.contrib.brokers import Brokers
 from tests.support.servers import Server

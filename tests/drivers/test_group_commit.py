@@ -59,7 +59,7 @@ def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
 
     made: Any = tasks.Tasks  # made without a client
     shared = made("seen", None, nobody)
-    shared._run = lambda _, call: call
+    shared._run = lambda _, call: call  # a call is a future that the test ends
     old = asyncio.new_event_loop()
     left = old.run_until_complete(begun(old.create_future()))
     old.close()
@@ -71,14 +71,14 @@ def test_an_answer_that_a_closed_loop_left_is_kept(any_server: Server) -> None:
     """An answer is kept if its loop is closed before the waiting task runs again."""
     client = redis.asyncio.Redis(unix_socket_path=any_server.socket)
     f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=1000, error_rate=1e-9)
-    shared = f._adds
 
     async def leave() -> Any:
         await f.add("warm")
-        shared._queue.in_flight.append({"another"})
+        in_flight = f._adds._queue.in_flight  # where a call of another task seems to be under way
+        in_flight.append({"another"})
         call = f.add("a")
         future = call.send(None)
-        shared._queue.in_flight.clear()
+        in_flight.clear()
         await asyncio.wait([future])
         await client.aclose()
         return call

@@ -23,6 +23,7 @@ from bloomredis.protocol.calls import ScriptCall, finish_call
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.judging import Verdict, judge
 from bloomredis.protocol.steps import Op, Outcome, Reply
+from tests.support.inside import idle, take
 from tests.support.values import for_each
 
 ADD: Final = scripts.load_script("add", variant=("one", "bits"))
@@ -127,7 +128,7 @@ class AsyncPool(redis.asyncio.ConnectionPool):
 
 def filled(pool: Any) -> Any:
     """Return a pool with its connection, unless another caller takes it."""
-    pool._available_connections.append(pool.make_connection())
+    idle(pool).append(pool.make_connection())
     take_from(pool)
     return pool
 
@@ -135,8 +136,7 @@ def filled(pool: Any) -> Any:
 def take_from(pool: Any) -> None:
     """Take the connection for another caller if the script says so."""
     if pool.connection_kwargs["script"].is_taken():
-        pool.taken = pool._available_connections.pop()
-        pool._in_use_connections.add(pool.taken)
+        pool.taken = take(pool, idle(pool)[-1])
 
 
 class Node:

@@ -405,10 +405,10 @@ def test_a_new_token_is_used_after_the_call(own: redis.Redis, monkeypatch: pytes
     f, released = make(own), []
     f.add("a")
     connection = free(own)
-    connection._re_auth_token = object()
+    connection.set_re_auth_token(object())
 
     def release(each: Any) -> None:
-        each._re_auth_token = None
+        each.set_re_auth_token(None)
         released.append(each)
 
     monkeypatch.setattr(own.connection_pool, "release", release)
@@ -587,7 +587,7 @@ def test_a_connection_that_another_thread_closes(
     f.add("warm")
     connection = free(own)
     with monkeypatch.context() as patch:
-        patch.setattr(connection._parser, "can_read", Mock(side_effect=error))
+        patch.setattr(connection._parser, "can_read", Mock(side_effect=error))  # as for a closed socket
         assert not direct.take()
     assert f.add("a")
     pool = own.connection_pool
@@ -606,7 +606,7 @@ def test_a_connection_that_uvloop_has_closed(any_server: Server, what: str) -> N
             pool: Any = client.connection_pool
             connection = await pool.get_connection()
             await pool.release(connection)
-            gone = Mock(wraps=connection._writer)
+            gone = Mock(wraps=connection._writer)  # the stream of the connection
             failing = gone if what == "writelines" else gone.transport
             name = "writelines" if what == "writelines" else "get_write_buffer_size"
             setattr(failing, name, Mock(side_effect=RuntimeError("the handler is closed")))
@@ -630,7 +630,7 @@ def test_a_pool_that_fails_to_take_a_connection_back(
             pool: Any = client.connection_pool
             connection = await pool.get_connection()
             await pool.release(connection)
-            connection._should_reconnect = True
+            connection.mark_for_reconnect()
             release, calls = client.connection_pool.release, []
 
             async def fail(given: Any) -> None:

@@ -31,7 +31,7 @@ def calls_of_scripts(client: redis.Redis) -> int:
 
 
 def reads(f: Any) -> bool:
-    return isinstance(next(f._contains("any")), ContainsByReading)
+    return isinstance(next(f._contains("any")), ContainsByReading)  # whose step depends on the client
 
 
 @for_each("rate", RATES)

@@ -241,7 +241,9 @@ def test_a_renewal_that_is_cancelled_before_it_begins_has_a_next(
             with own_tasks_cancelled(0, code="") as cancelled:
                 await until(lambda: cancelled and cancelled[0].done())
                 await asyncio.sleep(0)
-                return renewing._loops[asyncio.get_running_loop()]._wakes_at
+                return renewing._loops[
+                    asyncio.get_running_loop()
+                ]._wakes_at  # no event tells of what never happens
 
     assert asyncio.run(wakes_at("a")) < math.inf
     HOLES["renewals-end-in-tasks"](monkeypatch.setattr)
@@ -253,7 +255,7 @@ def test_a_renewal_that_is_cancelled_before_it_begins_has_a_next(
     [
         renewing.renew_in_thread,
         renewing._Timer.add,
-        renewing._ThreadTimer._wake,
+        renewing._ThreadTimer._wake,  # the lines at which the other claim comes
     ],
 )
 @for_each("earlier", [0, 2])
@@ -491,33 +493,43 @@ def test_a_forgotten_claim_ends_with_its_lease(any_client: redis.Redis) -> None:
     assert not held.lost
 
 
+class ByHand(renewing._ThreadTimer):
+    """A timer without a thread: a new claim that wakes it, or the test, looks at what was added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ticks: dict[float, list[Any]] = {}
+
+    def look(self) -> None:
+        """Look at what was added, as the thread does; nothing is due yet."""
+        assert self._take(self.ticks) == []
+        self._wakes_at = min(self.ticks, default=math.inf)
+
+    _wake = look
+
+    @property
+    def waiting(self) -> int:
+        """The number of claims that are not forgotten."""
+        return len(self._added) + sum(map(len, self.ticks.values()))
+
+
 def test_claims_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that ended are forgotten after 20 seconds or a thousand other claims, whatever their leases."""
     monkeypatch.setattr(renewing, "_PER_LEASE", 3)
     clock = patched(monkeypatch)
-    timer = renewing._ThreadTimer()
-    ticks: dict[float, list[Any]] = {}
-
-    def take() -> None:
-        assert timer._take(ticks) == []
-        timer._wakes_at = min(ticks, default=math.inf)
-
-    def waiting() -> int:
-        return len(timer._added) + sum(map(len, ticks.values()))
-
-    monkeypatch.setattr(timer, "_wake", take)
+    timer = ByHand()
     state = ClaimState("a", "claimed", b"", b"", until=clock.now() + 86_400, lease=86_400_000)
     held = [renewing.Renewal(state, None, 1e9, clock.now()) for _ in range(500)]
     for each in held:
         timer.add(each)
     for _ in range(2500):
         timer.add(renewing.Renewal(state, None, 1e9, clock.now()))
-    assert 500 <= waiting() < 1510
+    assert 500 <= timer.waiting < 1510
     held = held[:1]
     del each
     clock.advance(25)  # looked at every 20 seconds, and at the next tick
-    take()
-    assert waiting() == 1
+    timer.look()
+    assert timer.waiting == 1
 
 
 def test_nothing_of_it_survives_a_fork(any_server: Server) -> None:

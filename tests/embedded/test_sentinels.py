@@ -116,7 +116,7 @@ def test_a_sentinel_that_is_down_costs_no_time(secured: Sentinel) -> None:
     with patch.object(time, "sleep", side_effect=AssertionError("it waits")):
         assert client.ping()
     pool: Any = bloomredis.asyncio.connect(url).connection_pool
-    assert {each.get_retry()._retries for each in pool.sentinel_manager.sentinels} == {0}
+    assert {each.get_retry().get_retries() for each in pool.sentinel_manager.sentinels} == {0}
     assert (down.connection_pool.connection_kwargs["port"], up.ping()) == (1, True)
 
 

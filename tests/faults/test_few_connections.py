@@ -29,6 +29,7 @@ from bloomredis import (
 from tests.support.background import outcome, started
 from tests.support.clusters import SERVERS, Cluster
 from tests.support.clusters import cluster as formed
+from tests.support.inside import idle, take
 from tests.support.proxy import Exchange, Fate, Proxy, passed
 from tests.support.servers import Server, binaries
 from tests.support.values import for_each
@@ -193,11 +194,10 @@ def _taken_after_a_loss(pool: Any) -> None:
 
     def released(connection: Any) -> None:
         release(connection)
-        with pool._lock:
-            if connection._sock is not None or connection not in pool._available_connections:
+        with pool._lock:  # of redis-py, whose threads take connections meanwhile
+            if connection.is_connected or connection not in idle(pool):
                 return
-            pool._available_connections.remove(connection)
-            pool._in_use_connections.add(connection)
+            take(pool, connection)
         threading.Timer(0.05, release, (connection,)).start()
 
     pool.release = released

@@ -28,6 +28,10 @@ class Ask(NamedTuple):
     holder: str | None = None
     renews: bool = False
 
+    def but(self, **fields: Any) -> Ask:
+        """Return the request with other values of some fields."""
+        return self._replace(**fields)
+
 
 class Outcome(NamedTuple):
     """The records of a call, and its return value."""

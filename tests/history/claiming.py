@@ -25,7 +25,7 @@ class ClaimWorker(Worker):
         if items:
             ask = Ask("claim_many" if many else "claim", items, lease=self._lease())
             named = self.dice.choice(HOLDERS) if self.dice.random() < 0.3 else None
-            yield from self._claim(ask._replace(holder=named, renews=self.dice.random() < 0.3))
+            yield from self._claim(ask.but(holder=named, renews=self.dice.random() < 0.3))
 
     def again(self, call: Call) -> Work:
         """Retry the claim of an item."""
@@ -75,7 +75,7 @@ class ClaimWorker(Worker):
     def _until_answered(self, ask: Ask) -> Work:
         earlier: Call | None = None
         while True:
-            again = ask if earlier is None else ask._replace(earlier=(earlier,))
+            again = ask if earlier is None else ask.but(earlier=(earlier,))
             (earlier,) = (yield self.hurried(again)).calls
             if earlier.state != "unknown":
                 break

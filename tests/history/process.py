@@ -46,7 +46,7 @@ _held: Final[list[Any]] = []
 
 
 def _before_fork() -> None:
-    for lock in [pool._lock for pool in _pools]:
+    for lock in [pool._lock for pool in _pools]:  # of redis-py
         lock.acquire()
         _held.append(lock)
 

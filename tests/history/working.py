@@ -96,7 +96,7 @@ class Worker(ABC):
         """Record the outcome of a call."""
         for call in outcome.calls:
             if call.state == "unknown" and call.verb != "contains":
-                self._owe(call)
+                self.owe(call)
         lost = next((call for call in outcome.calls if call.state == "lost"), None)
         if lost is not None:
             yield from self._go_on(lost)
@@ -104,10 +104,10 @@ class Worker(ABC):
     def hurried(self, ask: Ask) -> Ask:
         """Let some calls of a task be cancelled after a moment."""
         if self._hurries and self.dice.random() < HURRIED:
-            return ask._replace(hurry=self.dice.choice((0.0, 0.001, 0.003, 0.01)))
+            return ask.but(hurry=self.dice.choice((0.0, 0.001, 0.003, 0.01)))
         return ask
 
-    def _owe(self, call: Call) -> None:
+    def owe(self, call: Call) -> None:
         """Keep a call for a retry, or pass it on, unless this object retries the same item.
 
         Of equal items all are passed on or none: without a token the object gives the answers of all.
@@ -215,7 +215,7 @@ class CountingWorker(Worker):
         self._in += [call.item for call in outcome.calls if call.verb == "add" and call.state == "answered"]
         yield from super().learn(outcome)
 
-    def _owe(self, call: Call) -> None:
+    def owe(self, call: Call) -> None:
         with suppress(ValueError):
             self._in.remove(call.item)
-        super()._owe(call)
+        super().owe(call)

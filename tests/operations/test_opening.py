@@ -23,6 +23,7 @@ from bloomredis.operations.kinds.scaling import ScalingOperations
 from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.stored.shards import record as shard_record
+from tests.support.inside import lock_of
 
 KINDS: Final[dict[str, Callable[..., Any]]] = {
     "plain": PlainOperations,
@@ -186,7 +187,7 @@ def test_a_clear_looks_at_the_generation_while_nothing_is_added() -> None:
     pending = PendingCalls()
 
     def present() -> bytes:
-        assert pending._lock.locked()
+        assert lock_of(pending).locked()
         return b"new"
 
     for generation in (b"old", b"new"):

@@ -10,7 +10,7 @@ import redis
 
 from bloomredis import BloomFilter, FilterLostError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.protocol import forms
-from tests.support.inside import inside
+from tests.support.inside import handle_of, inside
 from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -123,7 +123,7 @@ def test_a_write_waits_for_replicas(bloom: Any) -> None:
         make(bloom, client).create()
         f = make(bloom, client, min_replicas=1, replica_timeout=0.1)
         stored = inside(f).stored
-        stored.use(stored._handle_of(stored.read(forms.state(_describe(client))).header))
+        stored.use(handle_of(stored, stored.read(forms.state(_describe(client))).header))
         with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas") as caught:
             f.add("a")
         attach(primary, replica)

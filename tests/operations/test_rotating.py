@@ -337,7 +337,7 @@ def test_short_slices_that_are_stored_are_opened(any_client: redis.Redis, bloom:
     short = RotatingRecord(head=head, width=90_000, slices=64).complete()
     stored: Any = inside(make(any_client))
     stored = stored.stored
-    stored.new, stored._wanted = short, short.parameters
+    stored.new, stored._wanted = short, short.parameters  # which the constructor refuses
     running.drive(any_client, stored.open())
     assert bloom.open(any_client, "seen", kind=KIND).add("a")
 

@@ -115,7 +115,7 @@ def test_every_piece_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every piece is in a script, and every include too."""
     sources = scripts.sources()
     pieces, includes = Recording(sources.pieces), Recording(sources.includes)
-    recording = sources._replace(pieces=pieces, includes=includes)
+    recording = sources._replace(pieces=pieces, includes=includes)  # a public method of tuples
     monkeypatch.setattr(scripts, "sources", lambda: recording)
     for verb, variant in SCRIPTS:
         scripts.assemble(verb, variant)

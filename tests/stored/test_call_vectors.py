@@ -22,6 +22,7 @@ from bloomredis.protocol.receipts import Sessions
 from bloomredis.stored.foreign.bitmap import description
 from bloomredis.stored.layers.layers import StoredLayers
 from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
+from tests.support.inside import handle_of
 from tests.support.values import for_each
 from tests.support.vectors import vectors
 
@@ -77,7 +78,7 @@ def test_golden_owners(monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]) ->
     """The owner consists of the holder, the filter object, the number of the claim and random bytes."""
     monkeypatch.setattr(state, "os", SimpleNamespace(urandom=lambda _: bytes.fromhex(case["random"])))
     sessions = Sessions(auxiliary_prefix(case["name"].encode()))
-    sessions._names, sessions._numbers = case["object"] + "01-", count(case["number"])
+    sessions._names, sessions._numbers = case["object"] + "01-", count(case["number"])  # drawn at random
     (owner,) = state.ClaimOptions.of(1.0, case["holder"]).new_owners(sessions, 1)
     assert case["generation"] + owner.hex() == case["value"]
 
@@ -104,7 +105,7 @@ def test_golden_identities_of_layers(case: dict[str, Any]) -> None:
     made = RECORDS[case["kind"]]
     options: Any = {"ttl": 0, "on_lost": "raise", "wait": None}
     stored = StoredLayers("seen", made=made, new=None, layout=None, **options)
-    handle = stored._handle_of(made.parse(bytes.fromhex(case["record"])))
+    handle = handle_of(stored, made.parse(bytes.fromhex(case["record"])))
     assert handle.identity.hex() == case["identity"]
 
 

@@ -1,6 +1,7 @@
 """Holes: repaired faults that can be opened again, which checkers must find.
 
-Each removes one safeguard from the library; `patch` replaces an attribute like setattr.
+Each removes one safeguard from the library, by private names where it has no other; `patch` replaces an
+attribute like setattr.
 """
 
 from __future__ import annotations
@@ -148,10 +149,10 @@ class _NewestCopy:
 
     def _copy(self) -> Any:
         cache = self.__dict__["cache"]
-        handle = cache.stored.handle
-        if handle is not None and cache._copy.handle is not handle:
-            cache._copy = local_cache._CachedBits(handle)
-        return cache._copy
+        handle, copy = cache.stored.handle, cache._copy
+        if handle is not None and copy.handle is not handle:
+            copy = cache._copy = local_cache._CachedBits(handle)
+        return copy
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._copy(), name)

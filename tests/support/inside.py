@@ -18,6 +18,28 @@ def client_of(seen: Any) -> Any:
     return seen._client
 
 
+def handle_of(stored: Any, record: Any) -> Any:
+    """Return what a filter's state knows of a record."""
+    return stored._handle_of(record)
+
+
+def lock_of(pending: Any) -> Any:
+    """Return the lock of the pending calls of an object."""
+    return pending._lock
+
+
+def idle(pool: Any) -> Any:
+    """Return the list of a pool's idle connections, which redis-py shows to nobody."""
+    return pool._available_connections
+
+
+def take(pool: Any, connection: Any) -> Any:
+    """Take a certain idle connection, as another caller of the pool may."""
+    idle(pool).remove(connection)
+    pool._in_use_connections.add(connection)
+    return connection
+
+
 def renewed(seen: Any, claims: Iterable[Any]) -> Any:
     """Renew claims now, as the timer does; return the error of each, or an awaitable of them."""
     return seen._run(inside(seen).renew_many([claim._state for claim in claims]))

@@ -14,6 +14,7 @@ from typing import Any
 
 import bloomredis
 import bloomredis.asyncio
+from tests.support.inside import idle
 from tests.support.waiting import wait_until
 
 SIZE = {"capacity": 1000, "error_rate": 1e-9}
@@ -175,11 +176,10 @@ class Async:
     async def closed(self) -> object:
         """The answer after the server has closed the connection."""
         connections = list(getattr(self.pool, RENAMED.format("available_connections"), ()))
-        connections = connections or list(self.pool._available_connections)
+        connections = connections or list(idle(self.pool))
         await self.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
-        for each in connections:
-            if each._reader is not None:
-                await asyncio.wait_for(each._reader.read(), 10)  # until it is closed
+        for reader in filter(None, (each._reader for each in connections)):  # as redis-py names it
+            await asyncio.wait_for(reader.read(), 10)  # until it is closed
         return await self.filter.add("closed")
 
     async def cancelled(self) -> object:

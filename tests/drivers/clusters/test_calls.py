@@ -326,7 +326,11 @@ def test_a_batch_that_is_cancelled_while_a_node_is_slow(nodes: Cluster, verb: st
         async with redis.asyncio.RedisCluster(**nodes.at) as client:
             f: Any = bloomredis.asyncio.ShardedBloomFilter(client, verb, **OPTIONS)
             await f.add_many(ITEMS)
-            slow, send, reached = client.get_primaries()[0], aio._send_to_node, asyncio.Event()
+            slow, send, reached = (
+                client.get_primaries()[0],
+                aio._send_to_node,
+                asyncio.Event(),
+            )  # the part of a node
 
             async def held(act: Any) -> Any:
                 if act.node is slow:

@@ -24,7 +24,7 @@ from bloomredis import (
 )
 from bloomredis.stored.state import versioned
 from tests.support.background import Child, forked, started
-from tests.support.inside import inside
+from tests.support.inside import inside, lock_of
 from tests.support.proxy import Held, Proxy, lost
 from tests.support.servers import Server
 from tests.support.sizes import sized
@@ -181,7 +181,7 @@ def test_a_fork_while_a_lock_is_held(any_proxy: Proxy) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with inside(f).pending._lock:
+        with lock_of(inside(f).pending):
             held.set()
             release.wait(30)
 

@@ -78,7 +78,7 @@ def test_a_loss_that_is_being_noticed(any_client: redis.Redis, number: int) -> N
         assert go_on.wait(PATIENCE)
 
     def notice() -> None:
-        with at_line(Versioned._lose, number, pause):
+        with at_line(Versioned._lose, number, pause):  # the lines at which it waits
             f.contains("a")
 
     noticing = started(notice)
