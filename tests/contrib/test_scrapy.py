@@ -517,7 +517,7 @@ def test_new_requests_that_scrapy_did_not_take_are_stored(
 
     async def run() -> list[str]:
         crawl = crawl_of(BatchDedupe, any_server, any_server.url, tmp_path)
-        new = BatchDedupe.from_crawler(crawl).process_spider_output(None, start(urls))
+        new: Any = BatchDedupe.from_crawler(crawl).process_spider_output(None, start(urls))
         taken = [(await anext(new)).url for _ in range(2)]
         if is_closed:
             await new.aclose()
