@@ -180,7 +180,7 @@ STOPS = {
 
 
 @pytest.mark.parametrize("stop", STOPS)
-@sized("count", make_test=30_000, make_test_all=2_000_000)
+@sized("count", make_test=12_000, make_test_all=2_000_000)
 def test_no_line_is_lost_in_silence(any_server: Server, tmp_path: Path, stop: str, count: int) -> None:
     """However a run is stopped: each line is printed, told to be marked, or printed by the next run."""
     (tmp_path / "log").write_bytes(numbers(count))

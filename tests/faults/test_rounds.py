@@ -114,10 +114,10 @@ def test_a_server_with_too_little_memory(server_name: str, bloom: Any, kind: str
 
     A user who may ask for the server's memory does not get that far.
     """
-    options = ("--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru")
+    options = ("--maxmemory", "4mb", "--maxmemory-policy", "allkeys-lru")
     with running(binaries()[server_name], *options) as small, small.client() as client:
         client.execute_command("ACL", "SETUSER", "default", "-info")
-        f = bloom(client, "seen", kind=kind, capacity=8_000_000, error_rate=0.01, on_lost="recreate")
+        f = bloom(client, "seen", kind=kind, capacity=4_000_000, error_rate=0.01, on_lost="recreate")
         found = outcome(started(lambda: f.add("x")))
         assert isinstance(found, FilterLostError)
         assert "raise maxmemory if the server evicts it" in str(found)

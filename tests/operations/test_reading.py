@@ -121,7 +121,7 @@ def test_an_interrupted_load_goes_on(any_client: redis.Redis, kind: str, capacit
     assert f.info().count == len(ITEMS)
 
 
-@for_each(("at", "missing"), [(at, missing) for at in (1, 5, 12) for missing in ("raise", "keep", "drop")])
+@for_each(("at", "missing"), [(1, "keep"), (1, "drop"), (5, "raise"), (12, "keep"), (12, "drop")])
 def test_an_interrupted_dedupe_goes_on(any_client: redis.Redis, at: int, missing: str) -> None:
     """Every item is yielded once, even if its batch failed before it was sent."""
     f = make(BloomFilter, Failing(any_client, at))

@@ -53,11 +53,11 @@ def stored_counters(server: Server) -> Iterator[tuple[redis.Redis, bytes]]:
 
 def refused(client: redis.Redis, verb: str, keys: list[bytes], arguments: list[Any]) -> None:
     """Check that a script refuses a call and leaves the filter unchanged."""
-    before = client.dump("seen")
+    before = client.get("seen")  # each kind's key is a string; DUMP would compress it
     with pytest.raises(redis.ResponseError):
         client.eval(text_of(verb, arguments[0] if arguments else b""), len(keys), *keys, *arguments)
     assert client.ping()
-    assert client.dump("seen") == before
+    assert client.get("seen") == before
 
 
 BAD_IDENTITIES = [b"", b"x", bytes(55), bytes(56), bytes(57), RANDOM.randbytes(56), RANDOM.randbytes(64)]
@@ -73,7 +73,7 @@ BAD_OFFSETS = {
     "just out of range": b"",  # set from the filter's size
     "a later one out of range": u32(*range(HASHES * 50 - 1), 2**31),
     "too many": u32(*range(HASHES)) * 137,
-    "far too many": u32(*range(HASHES)) * 100_000,
+    "far too many": u32(*range(HASHES)) * 10_000,
 } | {f"{size} random bytes": RANDOM.randbytes(size) for size in (7, 28, 56, 120, 240, 3600, 12_000, 16_384)}
 
 

@@ -30,8 +30,6 @@ from tests.support.proxy import proxied
 from tests.support.refusing import Trials
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.every_server
-
 
 def use_items(f: Any, many: int) -> None:
     """Make every kind of call about items, with answers of each kind."""
@@ -178,6 +176,7 @@ def tried(server: Server, use: Callable[[redis.Redis, str], None], kind: str, *r
 
 
 @pytest.mark.faults
+@pytest.mark.every_server
 @pytest.mark.parametrize("kind", [*KINDS, *BITMAPS])
 def test_a_refused_script_changes_nothing(server: Server, kind: str) -> None:
     """Whatever right is missing, and without memory or a quorum, all keys stay as they were."""
@@ -185,6 +184,7 @@ def test_a_refused_script_changes_nothing(server: Server, kind: str) -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.every_server
 @pytest.mark.parametrize("kind", LARGE)
 def test_a_script_that_is_refused_for_a_length_changes_nothing(server: Server, kind: str) -> None:
     """The same holds if the server no longer allows strings as long as the filter's."""
@@ -192,7 +192,7 @@ def test_a_script_that_is_refused_for_a_length_changes_nothing(server: Server, k
 
 
 def test_refused_scripts_of_some_kinds(server: Server, seed: int) -> None:
-    """The two tests above, each for a kind drawn from the seed."""
+    """The two tests above on one server, each for a kind drawn from the seed."""
     drawn = random.Random(seed)
     assert tried(server, use_small, drawn.choice([*sorted(KINDS.keys() - {"module"}), *BITMAPS]))
     server.empty()
