@@ -74,7 +74,7 @@ def checked_error_rate(error_rate: float) -> float:
         raise TypeError(f"error_rate must be a float, not {type(error_rate).__name__} {error_rate!r}")
     rate = float(error_rate)
     if not 0.0 < rate < 1.0:
-        raise ValueError(f"error_rate must lie strictly between 0 and 1, not {rate}")
+        raise ValueError(f"error_rate must lie strictly between 0 and 1, not {rate}: 1% is 0.01")
     return rate
 
 

@@ -42,7 +42,7 @@ class FilterInfo:
     :ivar size_bytes: number of bytes stored.
     :ivar count: exact number of items that were new when they were added.  For a counting filter, adds minus
         removals; for a bitmap of another system, the estimate.
-    :ivar fill_ratio: the share of bits that are set, or of counters that are not 0.
+    :ivar fill_ratio: the share of bits that are set, or of counters that are not 0; about half at capacity.
     :ivar approximate_count: number of different items, estimated from `fill_ratio`.
     :ivar estimated_error_rate: the false-positive rate to expect now.
     :ivar ttl: seconds left to live; None if the filter does not expire.
@@ -79,7 +79,7 @@ class FilterInfo:
     """Exact number of items that were new when they were added.  For a counting filter, adds minus removals;
     for a bitmap of another system, the estimate."""
     fill_ratio: float
-    """The share of bits that are set, or of counters that are not 0."""
+    """The share of bits that are set, or of counters that are not 0; about half at capacity."""
     approximate_count: int
     """Number of different items, estimated from `fill_ratio`."""
     estimated_error_rate: float
