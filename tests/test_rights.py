@@ -401,7 +401,7 @@ def test_the_rule_of_the_module_layout_suffices(server: Server) -> None:
         assert {name for name in called if name.startswith("bf.")} - {"bf.reserve"} <= allowed
 
 
-REVISED: Final = "`php_bkdr`, or of `php_bkdr_shards`, with `revised=True`"
+REVISED: Final = "`php_bkdr` or `php_bkdr_shards` with `revised=True`"
 LAYOUTS: Final[dict[str, list[tuple[str, Any]]]] = {
     "of growing bitmaps (`redis_bitmaps`)": [("seen", compat.redis_bitmaps(30, 0.001))],
     "`jedis`": [("seen", compat.jedis(1000, 0.01))],
@@ -409,7 +409,7 @@ LAYOUTS: Final[dict[str, list[tuple[str, Any]]]] = {
         ("seen", compat.php_bkdr(10_000, 5, revised=True)),
         *(each[1:] for each in compat.php_bkdr_shards("seen", 10_000, 5, [None], revised=True)),
     ],
-    "of other `php_bkdr_shards`": [
+    "`php_bkdr_shards` without `revised=True`": [
         each[1:] for each in compat.php_bkdr_shards("seen", 10_000, 5, [None], partitions=2)
     ],
 }

@@ -163,7 +163,7 @@ class Filter(Claimer[I], Portable[I], Deduping):
 
     @observed
     def acknowledge(self) -> bool:
-        """Accept a loss, for all processes, which go on with what is stored; True if there was one.
+        """Accept a loss for all processes, which go on with what is stored; True if there was one.
 
         Each object raises `FilterLostError` once if it has not yet.  A missing shard is made again, empty,
         and the others are kept.  If nothing is stored, the filter is made again if this object knew it.
