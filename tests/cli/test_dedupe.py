@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from tests.support.commands import COMMAND, ENVIRONMENT, answer, printed, run_command, started
 from tests.support.servers import Server
 from tests.support.values import for_each
+from tests.support.waiting import wait_until
 
 
 @functools.cache
@@ -71,16 +73,28 @@ def test_dedupe_of_whole_lines(any_server: Server) -> None:
 
 def test_two_at_once_share_a_filter(any_server: Server, tmp_path: Path) -> None:
     """Two runs each read the whole log; together they print every client once."""
-    (tmp_path / "log").write_bytes(log())
+    data = b"".join(log().splitlines(keepends=True)[:10_000])
     options = ["--url", any_server.url, "--keep-cr", "--name", "shared", "--field", "1", "--missing", "drop"]
     with (tmp_path / "one").open("wb") as one, (tmp_path / "two").open("wb") as two:
         racers = [
-            subprocess.Popen([*COMMAND, "dedupe", *options, tmp_path / "log"], stdout=to, env=ENVIRONMENT)
+            subprocess.Popen(
+                [*COMMAND, "dedupe", *options], stdin=subprocess.PIPE, stdout=to, env=ENVIRONMENT
+            )
             for to in (one, two)
         ]
-        assert [racer.wait(120) for racer in racers] == [0, 0]
+        for racer in racers:  # a line that both have to answer before the others
+            assert racer.stdin is not None
+            racer.stdin.write(b"first\n")
+            racer.stdin.flush()
+        with any_server.client() as client:
+            wait_until("both have connected", lambda: len(client.client_list()) > len(racers))
+        with ThreadPoolExecutor() as pool:
+            done = [pool.submit(racer.communicate, data, 120) for racer in racers]
+        assert [(each.result(), racer.returncode) for each, racer in zip(done, racers, strict=True)] == [
+            ((None, None), 0)
+        ] * 2
     outputs = (tmp_path / "one").read_bytes() + (tmp_path / "two").read_bytes()
-    wanted = [line for line in first_of_each(log(), 1).splitlines(True) if line.split()]
+    wanted = [line for line in first_of_each(b"first\n" + data, 1).splitlines(True) if line.split()]
     assert sorted(outputs.splitlines(True)) == sorted(wanted)
 
 

@@ -231,10 +231,11 @@ def test_no_item_is_read_for_a_layer_of_its_own(client: redis.Redis, kind: str) 
     assert stored.handle.layout.pack(Digests.of(ITEMS)) == stored.handle.layout.pack(ITEMS)
 
 
+@sized("step", make_test=4, make_test_all=1)
 @for_each("kind", KINDS)
-def test_a_process_that_dies_on_the_way(client: redis.Redis, kind: str, seed: int) -> None:
+def test_a_process_that_dies_on_the_way(client: redis.Redis, kind: str, step: int, seed: int) -> None:
     """If it dies before any round trip, no layer exceeds its count, and the next load adds the rest."""
-    left = seed % 2
+    left = seed % step
     while True:
         client.flushall()
         f = make(client, kind)
@@ -247,7 +248,7 @@ def test_a_process_that_dies_on_the_way(client: redis.Redis, kind: str, seed: in
             f.update(ITEMS[:1100])
             assert all(f.contains_many(ITEMS[:1100])), left
             assert not_fuller_than_counted(f), left
-        left += 2
+        left += step
     assert left > 20
     assert sum(counts(f)) == 1100
 
@@ -315,10 +316,11 @@ def test_known_items_do_not_lower_the_count_of_an_overfull_layer(client: redis.R
     assert counts(f) == before
 
 
+@sized("step", make_test=8, make_test_all=1)
 @for_each("kind", KINDS)
-def test_others_who_add_before_any_round_trip(client: redis.Redis, kind: str, seed: int) -> None:
+def test_others_who_add_before_any_round_trip(client: redis.Redis, kind: str, step: int, seed: int) -> None:
     """Others' items may make the filter grow or leave little room: all are in, and counted once."""
-    for at in range(1 + seed % 4, 60, 4):
+    for at in range(1 + seed % step, 60, step):
         client.flushall()
         f, other = make(client, kind), make(client, kind)
         f.add_many(ITEMS[:50])
@@ -334,9 +336,10 @@ def test_others_who_add_before_any_round_trip(client: redis.Redis, kind: str, se
     assert at > 20
 
 
-def test_a_slice_that_ends_before_any_round_trip(fake: Any, clock: Clock, seed: int) -> None:
+@sized("step", make_test=8, make_test_all=1)
+def test_a_slice_that_ends_before_any_round_trip(fake: Any, clock: Clock, step: int, seed: int) -> None:
     """All items are in a layer that has the whole window before it; each is counted once."""
-    at, over = 1 + seed % 4, False
+    at, over = 1 + seed % step, False
     while not over:
         fake.flushall()
         f = make(fake, "RotatingBloomFilter", capacity=1000)
@@ -347,14 +350,17 @@ def test_a_slice_that_ends_before_any_round_trip(fake: Any, clock: Clock, seed: 
         assert all(f.contains_many(ITEMS[:600])), at
         assert not_fuller_than_counted(f), at
         assert sum(counts(f)) == 600, at
-        at += 4
+        at += step
     assert at > 20
 
 
+@sized("step", make_test=8, make_test_all=1)
 @for_each("count", [300, 600])
-def test_items_of_a_layer_that_ends_meanwhile(fake: Any, clock: Clock, count: int, seed: int) -> None:
+def test_items_of_a_layer_that_ends_meanwhile(
+    fake: Any, clock: Clock, count: int, step: int, seed: int
+) -> None:
     """They are added again, so the loader has them for a whole window."""
-    at, over = 1 + seed % 4, False
+    at, over = 1 + seed % step, False
     while not over:
         fake.flushall()
         f = make(fake, "RotatingBloomFilter")
@@ -365,13 +371,16 @@ def test_items_of_a_layer_that_ends_meanwhile(fake: Any, clock: Clock, count: in
         make(Interrupted(fake, once), "RotatingBloomFilter").update(ITEMS[:count])
         over = once.left > 0
         assert all(f.contains_many(ITEMS[:count])), at
-        at += 4
+        at += step
     assert at > 5
 
 
+@sized("step", make_test=4, make_test_all=1)
 @for_each("kind", KINDS)
 @for_each("change", ["clear", "evict the newest", "evict an older", "evict the record"])
-def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: str, seed: int) -> None:
+def test_a_loss_before_any_round_trip(
+    client: redis.Redis, kind: str, change: str, step: int, seed: int
+) -> None:
     """The load detects it as an add does, and never returns for a filter that lacks its items."""
 
     def lose() -> None:
@@ -383,7 +392,7 @@ def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: st
             )
 
     noticed = 0
-    for at in range(1 + seed % 2, 200, 2):
+    for at in range(1 + seed % step, 200, step):
         client.flushall()
         make(client, kind).add_many(ITEMS[:700])
         once = Once(1000, lose)
@@ -397,7 +406,7 @@ def test_a_loss_before_any_round_trip(client: redis.Redis, kind: str, change: st
             continue
         assert once.left >= 0, at
         break
-    assert noticed > 4
+    assert noticed * step > 8
 
 
 @for_each("kind", KINDS)
