@@ -11,6 +11,7 @@ import pytest
 from bloomredis.errors import FilterLostError
 from bloomredis.operations.claims.state import ClaimState
 from bloomredis.protocol.pending import PendingCalls
+from bloomredis.stored.shards.shards import StoredShards
 from bloomredis.stored.state.versioned import Versioned
 from tests.simulation.__main__ import calls
 from tests.simulation.actions import Action, Scenario
@@ -235,3 +236,36 @@ def test_a_call_that_a_signal_keeps_from_going_on(simulator: Simulator) -> None:
         *(*CLEARED, start("c5", "p0.a", "add", 1), *step("c5", 2)),
     ]
     assert broken(simulator, "BloomFilter", TWO, *steps) is None
+
+
+def asked_without_a_record(simulator: Simulator, on_lost: str) -> str | None:
+    """Let a new object test an item that another one has added after the record was lost."""
+    options = (("on_lost", on_lost), ("claims", False), ("nodes", 1))
+    begun = Scenario("ShardedBloomFilter", options, ONE, frozenset(), frozenset(calls()), is_warm=True)
+    steps = [
+        *(start("c1", "p0.a", "create"), *whole("c1"), ("evict_record",)),
+        *(start("c2", "p0.a", "add", 0), *whole("c2"), ("kill", "p0")),
+        *(start("c3", "p0.a", "contains", 0), *whole("c3")),
+    ]
+    violation = simulator.replay(begun, [Action(name, tuple(args)) for name, *args in steps])
+    return None if violation is None else violation.rule
+
+
+def whole(ref: str) -> list[Step]:
+    """Return the execution of all commands of a call of a sharded filter."""
+    return [(what, ref) for _ in range(12) for what in ("execute", "execute", "execute", "reply")]
+
+
+def test_a_new_object_that_finds_shards_without_their_record(
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With on_lost="recreate" it may find no filter; otherwise it raises the loss."""
+
+    def stay_alone(_: Any) -> Any:
+        yield from ()
+        return False
+
+    assert asked_without_a_record(simulator, "recreate") is None
+    assert asked_without_a_record(simulator, "raise") is None
+    monkeypatch.setattr(StoredShards, "_stay_alone", stay_alone)
+    assert asked_without_a_record(simulator, "raise") == "false negative"

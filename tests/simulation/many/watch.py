@@ -24,10 +24,13 @@ class Watch:
 
     For a sharded filter they are those of its shards: while all exist, the loss of the record loses
     nothing.
+
+    :ivar missing: the last time at which no record was stored.
     """
 
     def __init__(self, kind: Kind, data: Sequence[Database]) -> None:
         self.losses: list[Loss] = []
+        self.missing = -1.0
         self._kind, self._data = kind, data
         self._known: bytes | None = None
         self._deadline: int | None = None
@@ -47,6 +50,8 @@ class Watch:
         """
         data = self._data[0]
         record = data.find(KEY.encode())
+        if record is None:
+            self.missing = self.now()
         known, self._known = self._known, record
         deadline, self._deadline = self._deadline, data.deadlines.get(KEY.encode())
         if self._kind == "sharded":

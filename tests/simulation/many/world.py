@@ -199,6 +199,8 @@ class ManyWorld(Stage):
         ):
             error.__cause__ = asyncio.CancelledError()
         _, value = seats.ended(ask, records, answer, error, self.watch.now())
+        if self._has_found_none(call.owner, records[0]):
+            self.records.remove(records[0])
         name = call.owner.name
         if ask.verb in ("acknowledge", "clear", "delete"):
             self.told.pop(name, None)
@@ -211,6 +213,15 @@ class ManyWorld(Stage):
             self._remember(record, call.owner, ask.token)
             if record.state == "lost":
                 self.told[name] = None
+
+    def _has_found_none(self, owner: Owner, record: Record) -> bool:
+        """Return whether a test has found no filter: a new object that recreates it knows no shards.
+
+        They stay when the record is lost, and whoever knows them goes on.
+        """
+        is_none = record.verb == "contains" and record.answer is False and not owner.has_opened
+        recreates = (self.kind.name, self.terms.on_lost) == ("sharded", "recreate")
+        return is_none and recreates and self.watch.missing >= record.start
 
     def _remember(self, record: Record, owner: Owner, token: str | None) -> None:
         """Record pending calls, and the outcome of a claim."""
