@@ -47,7 +47,7 @@ class Deduping(Driven):
         If a batch is interrupted, its items that are known to be new are yielded before the error is raised;
         `error.rest` has the items without an answer.  If the iterable raises, the items that it gave before
         are added first, and those that were new are yielded.  If the caller stops early, for example with
-        `break`, the items that were added but not yielded are new to the next call on this object.
+        `break`, the items that were added but not yielded are new to the next add of this object.
 
         :param key: a function that returns the value to add for an item, such as ``itemgetter("id")``; None
             adds the item itself.
