@@ -103,8 +103,8 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     async def open(cls, client: AsyncClient, name: str, **options: Unpack[PlainOptions[I]]) -> Self:
         """Open a stored filter; its parameters are read from the server.
 
-        If another program created the filter with the server's module, this call adds marker items (40 at 1%),
-        by which the library recognises the filter.  Both programs may go on using it.
+        If another program created the filter with the server's module, this call adds marker items (40 at
+        1%), by which the library recognises the filter.  Both programs may go on using it.
 
         :param options: the options of the class that are not stored, such as `on_lost` and `local_cache`; and
             the `encode` that the filter was created with.

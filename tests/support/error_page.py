@@ -39,8 +39,8 @@ reason may end by itself, so the same call may succeed later.
 
 [Troubleshooting](troubleshooting.md) has the causes of frequent errors, and
 [Guarantees](guarantees.md#errors-by-who-must-act) says who has to act. `'seen'` stands for the name
-of a filter, and `…` for what differs from case to case. Of two ways out that `; or` joins, an error names only
-one.
+of a filter, and `…` for what differs from case to case. Of two ways out that `; or` joins, an error
+names only one.
 """
 
 
