@@ -42,7 +42,7 @@ class ShardedOperations(ItemOperations):
     """The operations of `ShardedBloomFilter`."""
 
     stored: StoredShards
-    items: ShardedItems
+    items: ShardedItems  # type: ignore[assignment]  # for one item and for batches like the others
     cache: None = None
     """Sharded filters have no local cache."""
 

@@ -21,7 +21,6 @@ from bloomredis.stored.state.knowledge import Emptying
 if TYPE_CHECKING:
     from bloomredis.operations.items.local_cache import CachedMembership
     from bloomredis.operations.items.membership import Membership
-    from bloomredis.operations.kinds.sharded_items import ShardedItems
     from bloomredis.operations.whole.info import FilterInfo
 
 T = TypeVar("T")
@@ -42,8 +41,8 @@ class ItemOperations(ClaimOperations):
     stored: Stored
     sessions: Sessions
 
-    items: Membership | CachedMembership | ShardedItems
-    """The calls that add and test encoded items."""
+    items: Membership | CachedMembership
+    """The calls that add and test encoded items; those of a sharded filter are like them."""
 
     def add(self, item: object, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
