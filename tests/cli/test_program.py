@@ -29,7 +29,7 @@ def test_python_m() -> None:
 
 def test_demo_by_python_m() -> None:
     """The demo's worker processes start under `python -m bloomredis` too."""
-    command = [sys.executable, "-m", "bloomredis", "demo", "--events", "1000", "--workers", "2"]
+    command = [sys.executable, "-m", "bloomredis", "demo", "--events", "1000", "--workers", "1"]
     done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=True)
     assert b"processed twice" in done.stdout
 

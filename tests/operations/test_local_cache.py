@@ -37,6 +37,7 @@ def calls(client: redis.Redis) -> int:
     return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
 
 
+@settings(max_examples=30)  # tests/bits has the hashes of any bytes, singly and in batches
 @given(items=st.lists(st.text(st.characters(codec="utf-8"))), others=st.lists(st.binary()))
 def test_one_and_many_agree(items: list[str], others: list[bytes]) -> None:
     """Single items and batches set and test the same bits."""
