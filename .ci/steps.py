@@ -42,7 +42,7 @@ STAGES: Final[list[list[Step]]] = [
         ("environment", (".venv/ready",), 90),
         ("environment of contrib", (".venv-contrib/ready",), 90),
     ],
-    [("test", ("test",), 700)],
+    [("test", ("test",), 350)],
     [
         ("test-contrib", ("test-contrib", "ONE_IN=2"), 350),
         ("test-faults", ("test-faults",), 600),
