@@ -15,7 +15,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError, RotatingBloomFilter, ShardedBloomFilter
-from bloomredis.contrib._flavours import at_once
+from bloomredis.contrib._flavours import at_once  # which all adapters call
 from bloomredis.contrib.cache_guard import LOADED, _Guard, _present, guard, load, load_asyncio
 from bloomredis.stored.shards import record as shard_record
 from tests.contrib import pages

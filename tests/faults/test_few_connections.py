@@ -29,7 +29,7 @@ from bloomredis import (
 from tests.support.background import outcome, started
 from tests.support.clusters import SERVERS, Cluster
 from tests.support.clusters import cluster as formed
-from tests.support.inside import idle, take
+from tests.support.inside import idle, lock_of, take
 from tests.support.proxy import Exchange, Fate, Proxy, passed
 from tests.support.servers import Server, binaries
 from tests.support.values import for_each
@@ -194,7 +194,7 @@ def _taken_after_a_loss(pool: Any) -> None:
 
     def released(connection: Any) -> None:
         release(connection)
-        with pool._lock:  # of redis-py, whose threads take connections meanwhile
+        with lock_of(pool):  # whose threads take connections meanwhile
             if connection.is_connected or connection not in idle(pool):
                 return
             take(pool, connection)

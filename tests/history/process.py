@@ -28,6 +28,7 @@ from tests.rules.calls import Call
 from tests.support import background
 from tests.support.background import Child, started
 from tests.support.holes import open_holes
+from tests.support.inside import lock_of
 from tests.support.retries import async_retrying, retrying
 
 THREADS: Final = 3
@@ -46,7 +47,7 @@ _held: Final[list[Any]] = []
 
 
 def _before_fork() -> None:
-    for lock in [pool._lock for pool in _pools]:  # of redis-py
+    for lock in map(lock_of, _pools):
         lock.acquire()
         _held.append(lock)
 

@@ -23,9 +23,9 @@ def handle_of(stored: Any, record: Any) -> Any:
     return stored._handle_of(record)
 
 
-def lock_of(pending: Any) -> Any:
-    """Return the lock of the pending calls of an object."""
-    return pending._lock
+def lock_of(locked: Any) -> Any:
+    """Return the lock of an object's pending calls, or of a pool."""
+    return locked._lock
 
 
 def idle(pool: Any) -> Any:
