@@ -177,6 +177,21 @@ def test_a_loss_is_told_whatever_else_has_failed(any_client: redis.Redis, verb: 
         getattr(f, verb)(*arguments)
 
 
+def test_a_retry_forgets_the_error_of_the_attempt_before(any_client: redis.Redis) -> None:
+    """A part that cannot be asked at all fails a retry with its own error, which ends the patience."""
+    f: Any = BloomFilter(any_client, "seen", **SIZE)
+    claims = f.claim_many(["a", "b"])
+    errors = iter([ServerRefusedError("no", "OOM"), FilterLostError("lost")])
+
+    def on_items(_: object) -> Op[None]:
+        raise next(errors)
+        yield Sleep(0)
+
+    inside(f).on_items = on_items
+    with pytest.raises(FilterLostError, match="lost"):
+        f.commit_many(claims)
+
+
 def test_a_commit_without_a_reply_is_answered_later(any_server: Server, bloom: Any, clock: Clock) -> None:
     """The error carries the claim when its lease has ended; a retry gets the first call's answer."""
     with proxied(any_server.socket) as proxy:

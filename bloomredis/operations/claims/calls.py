@@ -104,10 +104,8 @@ class Claims:
         return state if request.outcome is state else request.answer()
 
     def each(self, requests: Sequence[ClaimRequest]) -> Op[None]:
-        """Make an attempt at requests of one group about different items."""
-        for request in requests:
-            request.outcome = None
-        yield from _ATTEMPTS[requests[0].verb](self, requests)
+        """Make an attempt at requests of one group about different items, which have no outcome."""
+        return _ATTEMPTS[requests[0].verb](self, requests)
 
     # -- claims
 

@@ -187,6 +187,8 @@ class ClaimOperations(ABC):
 
     def attempted(self, requests: Sequence[ClaimRequest]) -> Op[None]:
         """Make an attempt at requests of one group; each is answered or keeps its error."""
+        for request in requests:
+            request.outcome = None  # else it would keep the error of the last attempt
         try:
             if requests[0].verb == "renew":
                 yield from untold(self.on_items(requests))
