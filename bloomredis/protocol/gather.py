@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.protocol.steps import Call, Many, Op, Step
@@ -25,17 +25,20 @@ def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | 
     """
     waiting = enumerate(operations)
     results: dict[int, T | Exception] = {}
-    running: dict[int, tuple[Op[T], Step]] = {}
+    running: dict[int, tuple[Op[T], Any]] = {}
 
     def resume(i: int, operation: Op[T], advance: Callable[[], Step]) -> None:
+        running.setdefault(i, (operation, None))  # whatever interrupts it, it is closed in the end
         try:
-            running.pop(i, None)
             running[i] = operation, advance()
         except StopIteration as end:
             results[i] = end.value
         except Exception as error:
             operation.close()  # perhaps it was interrupted behind its step
             results[i] = error
+        else:
+            return
+        del running[i]
 
     try:
         while True:

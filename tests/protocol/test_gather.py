@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from bloomredis import BatchInterruptedError, FilterLostError, OutcomeUnknownError
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.steps import Many, Op, PlainCall
+from tests.support.lines import Interrupt
+from tests.support.points import raised_at
 
 
 def told(*commands: str) -> Op[list[Any]]:
@@ -90,3 +93,34 @@ def test_a_loss_is_raised_whatever_else_has_failed() -> None:
             unless_failed(outcomes)
         assert met.value is raised
     assert unless_failed([True, False]) == [True, False]
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the points are those of CPython 3.11")
+def test_an_interrupt_leaves_no_operation_open() -> None:
+    """Wherever a signal stops it, each operation is closed: a traceback may keep it from being collected."""
+    begun, kept = set[str](), list[BaseException]()
+
+    def held(name: str) -> Op[str]:
+        begun.add(name)
+        try:
+            yield PlainCall([(name,)])
+            yield PlainCall([(name,)])
+        finally:
+            begun.discard(name)
+        return name
+
+    def stopped(number: int) -> bool:
+        gathered = gather([held("a"), held("b")])
+        with raised_at(number, Interrupt) as where:
+            try:
+                driven(gathered)
+            except Interrupt as error:
+                kept.append(error)
+                gathered.close()  # as a driver does
+        return bool(where)
+
+    points = 0
+    while stopped(points):
+        assert not begun, points
+        points += 1
+    assert points > 20
