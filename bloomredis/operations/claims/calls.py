@@ -197,9 +197,9 @@ class Claims:
             self._take_answers(requests, answers, busy, sent)
         except BaseException:  # even after a refusal, an earlier attempt may have claimed the item
             try:
-                self._store_owners(keys, owners, options)
+                self._leave_unanswered(requests, owners, options)
             except BaseException:  # an interruption
-                self._store_owners(keys, owners, options)
+                self._leave_unanswered(requests, owners, options)
                 raise
             raise
         if busy:
@@ -291,6 +291,14 @@ class Claims:
             request.outcome = None
         requests = [request for request, _ in busy]
         yield from self._claim_run(handle, requests, _packed(handle.layout, requests), options)
+
+    def _leave_unanswered(
+        self, requests: Sequence[ClaimRequest], owners: Sequence[list[bytes]], options: ClaimOptions
+    ) -> None:
+        """Leave the owners of the requests that got no answer; whoever made the others has their claims."""
+        for request, own in zip(requests, owners, strict=True):
+            if request.outcome is None:
+                self._store_owners([self.key(request.encoded)], [own], options)
 
     def _store_owners(
         self, keys: Sequence[bytes], owners: Sequence[Sequence[bytes]], options: ClaimOptions

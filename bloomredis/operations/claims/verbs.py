@@ -195,9 +195,11 @@ class ClaimOperations(ABC):
             else:
                 yield from self.on_items(requests)
         except Exception as error:
-            for request in requests:
-                if request.outcome is None:
-                    request.outcome = error
+            left = [each for each in requests if each.outcome is None]
+            if not left:  # a signal's: no request has failed
+                raise
+            for request in left:
+                request.outcome = error
 
     @abstractmethod
     def on_items(self, requests: Sequence[ClaimRequest]) -> Op[None]:

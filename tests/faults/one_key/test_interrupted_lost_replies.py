@@ -108,3 +108,28 @@ def test_a_lost_reply(
         for earlier in (0, 1):
             for _ in losses.points(step, seed, partial(attempt, earlier=earlier)):
                 pass
+
+
+@sized("step", make_test=23, make_test_all=1)
+@pytest.mark.parametrize("kind", ["plain", "scaling", "sharded"])
+def test_claims_that_a_signal_meets_have_one_owner(
+    any_client: redis.Redis, kind: str, step: int, seed: int
+) -> None:
+    """A signal's exception ends the call, and the next one gets its claims; or the caller has them, alone."""
+    make = losses.maker(any_client, kind)
+
+    def attempt(number: int) -> Point | None:
+        any_client.flushall()
+        f, held = make(), list[Any]()
+        assert f.add("old")
+        with raised_at(number, SoftTimeLimit) as where, suppress(SoftTimeLimit):
+            try:
+                held = f.claim_many(ITEMS, lease=3600)
+            except BatchInterruptedError as error:
+                held = list(error.results)
+        again = [claim.state for claim in f.claim_many(ITEMS, lease=3600)]
+        assert again == ["busy"] * len(held) + ["claimed"] * (len(ITEMS) - len(held)), where
+        return Point(where[0], returned=False) if where else None
+
+    for _ in losses.points(step, seed, attempt):
+        pass
