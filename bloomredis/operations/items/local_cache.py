@@ -81,14 +81,14 @@ class CachedMembership:
         self._pending = pending
         self._membership = membership
         self._check = check
-        self._copy: _CachedBits | None = None
+        self.copy: _CachedBits | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_copy": None}  # another process reads a copy of its own
+        return {**self.__dict__, "copy": None}  # another process reads a copy of its own
 
     def has(self, encoded: bytes) -> bool:
         """Return True if an item is known to be in the filter; False if only the server knows."""
-        copy = self._copy
+        copy = self.copy
         return (
             copy is not None
             and encoded not in self._pending.items  # a pending item gets the answer of its call
@@ -99,7 +99,7 @@ class CachedMembership:
 
     def _is_ready(self, handle: Handle, now: float) -> bool:
         """Return whether no piece of the filter needs to be read before the next call."""
-        copy = self._copy
+        copy = self.copy
         return (
             copy is not None and copy.handle is handle and (copy.next_piece is None or now < copy.next_read)
         )
@@ -110,7 +110,7 @@ class CachedMembership:
         :param there: the item is in the filter.
         :param new: the call itself has added the item.
         """
-        copy = self._copy
+        copy = self.copy
         if copy is not None and copy.handle is handle is self.stored.handle:
             if there:
                 copy.bits.add(item)
@@ -123,8 +123,12 @@ class CachedMembership:
             yield from self._refreshed(handle)
         sent, by_receipt = clock.now(), token is not None or self._are_pending([item])
         new = yield from self._membership.add_one(item, token)
-        if not by_receipt:
-            self._learn_one(handle, item, sent, there=True, new=new)
+        try:
+            if not by_receipt:
+                self._learn_one(handle, item, sent, there=True, new=new)
+        except BaseException:  # the caller was interrupted
+            self._pending.leave(item, handle.generation, answer=new)
+            raise
         return new
 
     def test_one(self, item: bytes, *, by_reading: bool = False) -> Op[bool]:
@@ -192,7 +196,7 @@ class CachedMembership:
 
     def _unknown(self, handle: Handle, batch: HashedBatch) -> NDArray[np.intp]:
         """Return the indexes of the items that the copy cannot answer."""
-        copy = self._copy
+        copy = self.copy
         if copy is None or copy.handle is not handle or clock.now() >= copy.answers_until:
             return np.arange(len(batch.encoded))
         missing = batch.addresses.missing(copy.bits.array)
@@ -208,9 +212,9 @@ class CachedMembership:
 
     def _refreshed(self, handle: Handle) -> Op[_CachedBits]:
         """Return the copy of the filter of `handle`, after reading the pieces that are due."""
-        copy = self._copy
+        copy = self.copy
         if copy is None or copy.handle is not handle:
-            copy = self._copy = _CachedBits(handle)
+            copy = self.copy = _CachedBits(handle)
         while (first := copy.next_piece) is not None and clock.now() >= copy.next_read:
             following, asked = first + PIECE_BYTES, clock.now()
             # Set before the read, so that concurrent calls go on with the piece after this one.

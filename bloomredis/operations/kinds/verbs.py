@@ -41,6 +41,7 @@ class ItemOperations(ClaimOperations):
     stored: Stored
     sessions: Sessions
 
+    cache: CachedMembership | None
     items: Membership | CachedMembership
     """The calls that add and test encoded items; those of a sharded filter are like them."""
 
@@ -134,6 +135,10 @@ class ItemOperations(ClaimOperations):
             with OutcomeMatters(self.name):
                 return (yield from work)
         finally:
+            if self.cache is not None:
+                self.cache.copy = (
+                    None  # of the filter before; it might answer for a second after an interruption
+                )
             begun.ended = True
 
     def create(self) -> Op[None]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import redis
 
-from bloomredis import BatchInterruptedError, BloomError
+from bloomredis import BatchInterruptedError, BloomError, BloomFilter
 from tests.faults.one_key import test_interrupted_losses as losses
 from tests.support.lines import Interrupt
 from tests.support.points import Point, raised_at
@@ -22,6 +22,8 @@ from tests.support.sizes import sized
 pytestmark = losses.pytestmark
 
 ITEMS: Final = ["a", "b", "c"]
+BEHIND: Final = ("filters.py", "observing.py", "running.py")
+"""The files of the last points of a call, at which it has its answer."""
 
 
 class SoftTimeLimit(Exception):  # noqa: N818 - as in Celery
@@ -129,6 +131,26 @@ def test_claims_that_a_signal_meets_have_one_owner(
                 held = list(error.results)
         again = [claim.state for claim in f.claim_many(ITEMS, lease=3600)]
         assert again == ["busy"] * len(held) + ["claimed"] * (len(ITEMS) - len(held)), where
+        return Point(where[0], returned=False) if where else None
+
+    for _ in losses.points(step, seed, attempt):
+        pass
+
+
+@sized("step", make_test=7, make_test_all=1)
+def test_an_add_that_a_signal_meets_in_the_local_cache(any_client: redis.Redis, step: int, seed: int) -> None:
+    """The copy has learned the item, and the caller got no answer: the next add gets it, not the copy's."""
+
+    def attempt(number: int) -> Point | None:
+        any_client.flushall()
+        f, got = BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-6, local_cache=60), list[bool]()
+        assert f.add("old")
+        with raised_at(number, SoftTimeLimit) as where, suppress(SoftTimeLimit):
+            got.append(f.add("a"))
+        if where and not where[0].startswith(
+            ("filters.py", "observing.py", "running.py")
+        ):  # behind the answer
+            assert [*got, f.add("a"), f.add("a")] in ([True, False, False], [True, False]), where
         return Point(where[0], returned=False) if where else None
 
     for _ in losses.points(step, seed, attempt):
