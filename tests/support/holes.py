@@ -149,9 +149,9 @@ class _NewestCopy:
 
     def _copy(self) -> Any:
         cache = self.__dict__["cache"]
-        handle, copy = cache.stored.handle, cache._copy
-        if handle is not None and copy.handle is not handle:
-            copy = cache._copy = local_cache._CachedBits(handle)
+        handle, copy = cache.stored.handle, cache.copy
+        if handle is not None and (copy is None or copy.handle is not handle):
+            copy = cache.copy = local_cache._CachedBits(handle)
         return copy
 
     def __getattr__(self, name: str) -> Any:
@@ -176,7 +176,7 @@ def _the_cache_answers_for_any(patch: Patch) -> None:
     """The local cache answers whatever filter it is a copy of."""
 
     def has(self: Any, encoded: bytes) -> bool:
-        copy = self._copy
+        copy = self.copy
         is_fresh = copy is not None and vars(local_cache)["clock"].now() < copy.answers_until
         return is_fresh and encoded not in self._pending.items and copy.bits.has(encoded)
 
