@@ -268,7 +268,7 @@ def test_the_local_cache_is_not_told(client: redis.Redis) -> None:
     cache: Any = inside(second)
     assert [first.add("before"), second.add("other")] == [True, True]
     first.clear()
-    copy = cache.items._copy  # by itself the cache reads again after many answers of "new"
+    copy = cache.items.copy  # by itself the cache reads again after many answers of "new"
     copy.next_read, copy.next_piece = 0.0, 0
     with pytest.raises(FilterLostError):
         second.add("new")
