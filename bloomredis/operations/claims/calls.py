@@ -91,16 +91,20 @@ class Claims:
         """Make an attempt at one request; return the claim, or raise the error."""
         handle, verb, state = self._stored.handle, request.verb, request.state
         request.outcome = None
-        if handle is not None and verb == "claim" and not (self._pending.owners or self._pending.left):
-            yield from self._claim_one(handle, request)
-        elif (
-            handle is not None
-            and (verb, state.status) == ("commit", "claimed")
-            and state.value.startswith(handle.generation)
-        ):
-            yield from self._commit_one(handle, request)
-        else:
-            yield from self.each([request])
+        try:
+            if handle is not None and verb == "claim" and not (self._pending.owners or self._pending.left):
+                yield from self._claim_one(handle, request)
+            elif (
+                handle is not None
+                and (verb, state.status) == ("commit", "claimed")
+                and state.value.startswith(handle.generation)
+            ):
+                yield from self._commit_one(handle, request)
+            else:
+                yield from self.each([request])
+        except BaseException:  # a signal's, perhaps: the caller does not get what was answered
+            state.leave()
+            raise
         return state if request.outcome is state else request.answer()
 
     def each(self, requests: Sequence[ClaimRequest]) -> Op[None]:

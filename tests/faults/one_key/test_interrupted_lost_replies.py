@@ -22,7 +22,15 @@ from tests.support.sizes import sized
 pytestmark = losses.pytestmark
 
 ITEMS: Final = ["a", "b", "c"]
-BEHIND: Final = ("filters.py", "observing.py", "running.py")
+BEHIND: Final = (
+    "claiming.py",
+    "driven.py",
+    "filters.py",
+    "forks.py",
+    "held.py",
+    "observing.py",
+    "running.py",
+)
 """The files of the last points of a call, at which it has its answer."""
 
 
@@ -131,6 +139,38 @@ def test_claims_that_a_signal_meets_have_one_owner(
                 held = list(error.results)
         again = [claim.state for claim in f.claim_many(ITEMS, lease=3600)]
         assert again == ["busy"] * len(held) + ["claimed"] * (len(ITEMS) - len(held)), where
+        return Point(where[0], returned=False) if where else None
+
+    for _ in losses.points(step, seed, attempt):
+        pass
+
+
+@sized("step", make_test=11, make_test_all=1)
+@pytest.mark.parametrize("kind", ["plain", "scaling", "sharded"])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_claim_that_a_signal_meets_is_left(
+    any_client: redis.Redis,
+    kind: str,
+    is_open: bool,  # noqa: FBT001 - of the cases
+    step: int,
+    seed: int,
+) -> None:
+    """The next claim of the object gets it, though the exception keeps all frames of the first one."""
+    make, kept = losses.maker(any_client, kind), list[BaseException]()
+
+    def attempt(number: int) -> Point | None:
+        any_client.flushall()
+        f = make()
+        if is_open:
+            f.add("old")
+        held = None
+        with raised_at(number, SoftTimeLimit) as where:
+            try:
+                held = f.claim("a", lease=3600, renew=False)
+            except SoftTimeLimit as error:
+                kept.append(error)
+        if where and held is None and not where[0].startswith(BEHIND):
+            assert f.claim("a", lease=3600, renew=False).state == "claimed", where
         return Point(where[0], returned=False) if where else None
 
     for _ in losses.points(step, seed, attempt):
