@@ -40,7 +40,7 @@ class Request:
     :ivar was_fresh: whether its object had not opened the filter when it began.
     :ivar was_told: whether its object had raised the loss of the generation that it knew.
     :ivar met_loss: whether a command with the identity of a lost filter was refused: False if it may have
-        been that of a request that shares the call.
+        been that of a request that shares the call, or read a piece for the local cache.
     :ivar is_alone: whether no other call ran on its object at the same time.
     :ivar knew: the generations that its object may have known as it began, empty for a new object; None if
         that cannot be said.

@@ -10,6 +10,8 @@ import pytest
 
 from bloomredis.errors import FilterLostError
 from bloomredis.operations.claims.state import ClaimState
+from bloomredis.operations.items.local_cache import CachedMembership
+from bloomredis.protocol.gather import told_mark
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.stored.shards.shards import StoredShards
 from bloomredis.stored.state.versioned import Versioned
@@ -269,3 +271,30 @@ def test_a_new_object_that_finds_shards_without_their_record(
     assert asked_without_a_record(simulator, "raise") is None
     monkeypatch.setattr(StoredShards, "_stay_alone", stay_alone)
     assert asked_without_a_record(simulator, "raise") == "false negative"
+
+
+CACHED: Final = (Setup("p0", ((("local_cache", True),),)), TWO[1])
+MET: Final = (
+    *(start("c1", "p0.a", "claim", 0), *step("c1", 2)),
+    *(*CLEARED, start("c2", "p0.a", "add", 1), ("execute", "c2")),
+)
+"""An add of an object with a local cache reads a piece first, and meets the loss with it."""
+
+
+def test_a_piece_that_meets_a_loss_answers_nobody(
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An add that hid the loss and went on with another filter would be found by its answer."""
+    steps = [*MET, ("reply", "c2"), *step("c2", 2)]
+    assert broken(simulator, "BloomFilter", CACHED, *steps) is None
+    read = CachedMembership._read
+
+    def hidden(*args: Any) -> Any:
+        try:
+            return (yield from read(*args))
+        except FilterLostError as loss:
+            told_mark(loss)[0] = True  # so the object goes on
+            return False
+
+    monkeypatch.setattr(CachedMembership, "_read", hidden)
+    assert broken(simulator, "BloomFilter", CACHED, *steps) == "silent loss"
