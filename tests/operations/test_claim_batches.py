@@ -69,8 +69,9 @@ def test_each_claim_has_its_own_outcome(bloom: Any, client: redis.Redis) -> None
     """Lost, busy and done claims do not affect the others; an empty batch sends nothing."""
     f = make(bloom, client)
     f.add("done")
-    f.claim("busy")
+    held = f.claim("busy")
     claims = f.claim_many(["a", "done", "busy", "lost", "b"])
+    assert held
     client.delete(claim_key("seen", "lost"))
     assert f.commit_many(claims) == ["done", "done", "busy", "lost", "done"] == states(claims)
     assert f.contains_many(["a", "busy", "lost", "b"]) == [True, False, False, True]
