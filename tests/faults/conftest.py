@@ -1,4 +1,4 @@
-"""Proxies in front of the servers."""
+"""The mark that puts this folder into `make test-faults`, and proxies in front of the servers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import pytest
 
 from tests.support.proxy import Proxy, proxied
 from tests.support.servers import Server
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark each test of this folder."""
+    item.add_marker(pytest.mark.faults)
 
 
 @pytest.fixture

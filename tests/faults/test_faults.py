@@ -186,7 +186,6 @@ SERIES = [
 ]
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize(("scenario", "servers"), SERIES)
 def test_no_answer_is_wrong_or_forgotten(scenario: Scenario, servers: list[str]) -> None:
     """Each item is new for one worker, and every answered item is in the filter, whatever happens."""

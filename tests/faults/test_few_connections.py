@@ -254,7 +254,6 @@ def in_tasks(storm: Storm) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("binary", SERVERS)
 @pytest.mark.parametrize("way", [in_threads, in_tasks])
 @pytest.mark.parametrize(("kind", "verb"), [("BloomFilter", "add"), ("CountingBloomFilter", "remove")])

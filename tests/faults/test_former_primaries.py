@@ -20,8 +20,6 @@ from tests.support.replicas import attach, primary_options
 from tests.support.servers import Server, binaries, running
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.faults
-
 SIZE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-9}
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "BloomFilter": {},

@@ -91,7 +91,6 @@ def _program(proxy: Proxy, layout: Any, seed: int, worker: int) -> list[bool]:
     return [wins[item] > 0 for item in ITEMS]
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("layout", ["blocked", "classic", "module"])
 def test_tasks_of_a_full_filter_lose_no_answer(any_server: Server, layout: Any) -> None:
     """Three programs fill a filter from tasks that share calls; each item in it was new once."""

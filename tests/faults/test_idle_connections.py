@@ -14,8 +14,6 @@ from tests.support.proxy import Proxy, silent
 from tests.support.servers import Server, binaries, running
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.faults
-
 SIZE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-9}
 
 

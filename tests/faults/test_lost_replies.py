@@ -75,7 +75,7 @@ FEW = 1000
 MANY = pytest.param(20_000, marks=pytest.mark.long)
 
 
-@pytest.fixture(scope="module", params=[pytest.param(FEW, marks=pytest.mark.faults), MANY])
+@pytest.fixture(scope="module", params=[FEW, MANY])
 def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
     """Run the programs against a server behind proxies, and collect their output."""
     with running(binaries()["valkey-9"]) as server, ExitStack() as stack:

@@ -30,7 +30,6 @@ def adds_all(url: str, items: Sequence[str], worker: int, *, batch: int) -> list
         ]
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("batch", [1, 100])
 @pytest.mark.parametrize(("count", "workers"), [short(1000, 4), long(20_000, 8)])
 def test_processes_have_one_winner_an_item(server: Server, count: int, workers: int, batch: int) -> None:
@@ -84,7 +83,6 @@ def _at_most_one(answers: Sequence[bool]) -> bool:
     return True
 
 
-@pytest.mark.faults
 @sized("count", make_test=300, make_test_all=3000)
 def test_threads_tasks_and_processes_race_fairly(server: Server, count: int) -> None:
     """Mixed on one filter, they have one winner for every item."""

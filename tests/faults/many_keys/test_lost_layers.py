@@ -29,8 +29,6 @@ from tests.support.sizes import sized
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.faults
-
 SCALING, ROTATING = "ScalingBloomFilter", "RotatingBloomFilter"
 SIZE: dict[str, Any] = {"capacity": 100, "error_rate": 1e-6}
 CLASSES: dict[str, Any] = {SCALING: ScalingBloomFilter, ROTATING: RotatingBloomFilter}

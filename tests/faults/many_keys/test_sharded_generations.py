@@ -32,8 +32,6 @@ from tests.support.sharding import ITEMS, OPTIONS, shard_keys
 from tests.support.sizes import sized
 from tests.support.values import for_each
 
-pytestmark = pytest.mark.faults
-
 NEW = [f"new-{number}" for number in range(60)]
 
 

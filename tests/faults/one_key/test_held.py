@@ -129,7 +129,6 @@ def add_all_until_answered(f: BloomFilter, items: Sequence[str]) -> list[bool]:
     return told
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("layout", ["blocked", "classic"])
 @sized("times", make_test=30, make_test_all=1200)
 def test_every_item_is_new_once(server: Server, proxy: Proxy, layout: str, times: int) -> None:

@@ -39,7 +39,6 @@ def _rest(f: BloomFilter, rest: Sequence[str]) -> list[bool]:
     return told
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("last", [lost, dropped])
 @sized("count", make_test=12_000, make_test_all=65_536)
 def test_batches_of_many_threads_over_an_outage(
@@ -84,7 +83,6 @@ def test_a_batch_over_a_long_outage(
     assert f.info().count == count + 1
 
 
-@pytest.mark.faults
 @sized("count", make_test=10_000, make_test_all=20_000)
 def test_a_batch_over_many_outages(any_proxy: Proxy, bloom: Any, count: int) -> None:
     """Of the calls every tenth is lost after execution, and every tenth before it."""

@@ -36,7 +36,6 @@ def split() -> Iterator[Cluster]:
         yield nodes
 
 
-@pytest.mark.faults
 def test_reads_of_a_replica_do_not_prolong_a_cache(split: Cluster, clock: Clock) -> None:
     """A clear is detected when the check interval ends, however often replicas are read before."""
     with split.client(**FROM_REPLICAS) as client, split.client() as other:
@@ -54,7 +53,6 @@ def test_reads_of_a_replica_do_not_prolong_a_cache(split: Cluster, clock: Clock)
             read_and_add()
 
 
-@pytest.mark.faults
 def test_reads_of_a_replica_by_tasks(split: Cluster, clock: Clock) -> None:
     """The same holds for an asyncio client."""
 
