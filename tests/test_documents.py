@@ -43,6 +43,8 @@ from tests.support.servers import Server
 from tests.support.values import for_each
 from tools import pictures
 
+pytestmark = pytest.mark.docs
+
 PACKAGE = ROOT / "bloomredis"
 NOT_RUN = ("make ", "pip install ", "python3 -m venv ", ". .venv/")
 """Commands that install something, or that other tests run."""
@@ -164,7 +166,6 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
             yield command, re.sub(r"^\.\.\.\n", "*", literal, flags=re.MULTILINE)
 
 
-@pytest.mark.docs
 def test_no_block_is_left_out() -> None:
     """Every block is Python, a console, a directive, or one of three texts that other tests cover."""
     assert {block.language for block in blocks()} <= {
@@ -191,7 +192,6 @@ def test_the_dupefilter_of_the_page_on_migrating(at_home: Server) -> None:
     assert [dupefilter.request_seen(request) for request in requests] == [False, False, True]
 
 
-@pytest.mark.docs
 def test_the_readme_is_short() -> None:
     """README.md has at most 150 lines and 1,300 words."""
     text = README.read_text()
@@ -199,7 +199,6 @@ def test_the_readme_is_short() -> None:
     assert len(text.split()) <= 1300
 
 
-@pytest.mark.docs
 @for_each("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     """Each relative link leads to a file of the checkout, and to a heading in that file."""
@@ -214,7 +213,6 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not heading or heading in slugs, (target, slugs)
 
 
-@pytest.mark.docs
 def test_each_page_is_in_the_index() -> None:
     """The index names each page once."""
     trees = "".join(block.text for block in blocks("{toctree}"))
@@ -223,7 +221,6 @@ def test_each_page_is_in_the_index() -> None:
     assert sorted([*listed, "index"]) == sorted(pages)
 
 
-@pytest.mark.docs
 def test_the_tables_of_guarantees() -> None:
     """Each row says who, what happens, what you see and what to do; a cell has at most 30 words."""
     promised, _, others = (DOCS / "guarantees.md").read_text().partition("## Asking again")
@@ -234,7 +231,6 @@ def test_the_tables_of_guarantees() -> None:
     assert [cell for cell in cells if len(re.sub(r"\]\(.*?\)", "]", cell).split()) > 30] == []
 
 
-@pytest.mark.docs
 def test_links_have_texts() -> None:
     """Code hosts show a link without a text as nothing. Other tests cover the pages of adapters."""
     for page in PAGES:
@@ -245,7 +241,6 @@ def test_links_have_texts() -> None:
 REFERENCE = "".join(page.read_text() for page in sorted((DOCS / "reference").glob("*.md")))
 
 
-@pytest.mark.docs
 @for_each("module", [bloomredis, bloomredis.asyncio, compat, testing])
 def test_the_reference_has_all_that_is_public(module: Any) -> None:
     """The reference has each name of `__all__`, and each error under the name of its module."""
@@ -255,7 +250,6 @@ def test_the_reference_has_all_that_is_public(module: Any) -> None:
     assert {f"{module.__name__}.{name}" for name in module.__all__} - documented == set()
 
 
-@pytest.mark.docs
 @for_each("adapter", sorted((PACKAGE / "contrib").glob("[!_]*.py")))
 def test_the_reference_has_every_adapter(adapter: Path) -> None:
     """The names that an adapter exports, read from its source: its framework may be missing."""
@@ -269,7 +263,6 @@ def test_the_reference_has_every_adapter(adapter: Path) -> None:
 CLASSES = ("BloomFilter", *(f"{kind}BloomFilter" for kind in ("Scaling", "Rotating", "Counting", "Sharded")))
 
 
-@pytest.mark.docs
 def test_the_table_of_methods() -> None:
     """The table has each public method, how its docstring begins, and its classes; `merge` where it works."""
     row = r"^\| \[`(\w+)`\]\((\S*)\) \| (.*?) \| ([✓-](?: \| [✓-]){4}) \|$"
@@ -293,7 +286,6 @@ def test_the_table_of_methods() -> None:
         assert does == " ".join((inspect.getdoc(method) or "").partition("\n\n")[0].split())
 
 
-@pytest.mark.docs
 def test_the_table_of_memory() -> None:
     """The sizes in the table of memory are those that `plan` prints."""
     text = (DOCS / "memory.md").read_text()
@@ -322,7 +314,6 @@ VALUES = re.compile(r"'\w+'|capacity|\d+|(?<=\()[A-Z]+(?=\))|\w*BloomFilter|str$
 """Parts of an error on the page that stand for values."""
 
 
-@pytest.mark.docs
 def test_each_error_of_troubleshooting_is_said() -> None:
     """The library's source has each error text of the page, except those of Python and of clients."""
     text = (DOCS / "troubleshooting.md").read_text().partition("## No error")[0]
@@ -336,13 +327,11 @@ def test_each_error_of_troubleshooting_is_said() -> None:
             assert re.search("\0".join(map(re.escape, parts)).strip("\0"), said), row
 
 
-@pytest.mark.docs
 def test_drawings_are_those_of_their_script() -> None:
     """`python -m tools.pictures` writes them."""
     assert (DOCS / "claim.svg").read_text("utf-8") == "\n".join(pictures.claim()) + "\n"
 
 
-@pytest.mark.docs
 @for_each("page", PAGES)
 def test_pictures_have_texts(page: Path) -> None:
     """Each picture of a page has a text that says what it shows."""

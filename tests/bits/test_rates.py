@@ -75,6 +75,7 @@ def found(bits: Bits, digests: Callable[[int], Sequence[str]], probes: int) -> i
     return sum(int(bits.has_many(digests(size)).sum()) for size in sizes)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     ("capacity", "error_rate", "probes"),
     [
@@ -100,6 +101,7 @@ def test_the_rate_in_simulated_filters(
     assert 0.9 <= false_positives / probes / error_rate <= 1.1
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     ("capacity", "error_rate"),
     [
@@ -128,6 +130,7 @@ SPREAD = {"classic": 1.8, "blocked": 5.6}
 """Deviation of the rate of one filter of n items, in units of the rate over sqrt(n)."""
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("layout", planning.NAMES)
 @pytest.mark.parametrize("capacity", [1_000, 10_000])
 def test_the_spread_of_rates(digests: Callable[[int], Sequence[str]], layout: Any, capacity: int) -> None:
@@ -173,6 +176,7 @@ def test_the_rate_of_scaling_filters(
     assert abs(rate - expected) <= 4 * math.sqrt(variance)
 
 
+@pytest.mark.faults
 def test_the_rate_of_several_blocks(digests: Callable[[int], Sequence[str]]) -> None:
     """With twice the planned items a configured 1e-6 is frequent enough to measure, and as predicted."""
     layout = blocked_sizing.plan_blocked(50_000, 1e-6)

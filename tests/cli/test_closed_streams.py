@@ -22,6 +22,8 @@ from tests.support.commands import COMMAND, ENVIRONMENT
 from tests.support.servers import Server
 from tests.support.values import for_each
 
+pytestmark = pytest.mark.faults
+
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # the command is a group
 CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-"}
 LINES = b"FLUSHALL\nSET injected yes\nnonsense 1\n"

@@ -21,6 +21,8 @@ from tests.support.servers import Server
 from tests.support.sizes import sized
 from tests.support.values import for_each
 
+pytestmark = pytest.mark.faults
+
 FIXED = ("--kind", "fixed", "--capacity", 100)
 
 
@@ -199,7 +201,6 @@ def test_no_line_is_lost_in_silence(any_server: Server, tmp_path: Path, stop: st
     assert rest or stop == "Ctrl-C"
 
 
-@pytest.mark.faults
 def test_a_server_that_dies(any_server: Server, log: Path) -> None:
     """The message of a server failure speaks of lines, not of tokens."""
     with started("dedupe", "--url", any_server.url, "--name", "x") as process:
@@ -248,7 +249,6 @@ def test_totals_as_json(any_server: Server) -> None:
 # -- private filters on somebody's server
 
 
-@pytest.mark.faults
 @for_each("kind", CLASSES)
 def test_a_killed_run_leaves_nothing_for_ever(any_server: Server, kind: Kind) -> None:
     """After kill -9 each key of a filter without a name expires within a day and a minute."""

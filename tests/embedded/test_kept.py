@@ -68,6 +68,7 @@ def test_clients_of_one_process_share_a_kept_server(kept: str) -> None:
     assert server_of(second)[0] == pid
 
 
+@pytest.mark.faults
 def test_no_write_is_lost_while_programs_come_and_go(start: Callable[..., Program], kept: str) -> None:
     """A program that starts while another ends the server waits for it, and finds all its writes."""
     churn = "for _ in range(15): del client; client = connect(sys.argv[1]); client.incr('n')"

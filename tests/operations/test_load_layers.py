@@ -42,6 +42,8 @@ from tests.support.servers import Server
 from tests.support.sizes import sized
 from tests.support.values import for_each
 
+pytestmark = pytest.mark.faults
+
 SLICE = 10_000_000.0  # so long that none ends during a test on a real server
 KINDS: dict[str, dict[str, Any]] = {
     "ScalingBloomFilter": {"capacity": 500, "error_rate": 1e-9},
