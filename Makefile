@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 CONTRIB ?= .venv-contrib
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 # The versions of a run that passed, so that a run can be repeated; `make constraints` renews them.  CONSTRAIN= takes the newest.
 CONSTRAIN ?= yes
 CONSTRAINED := $(INSTALL)$(if $(CONSTRAIN), --constraint constraints/test.txt)
@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 # The tests with a mark, from the files that name it: to collect all files takes longer.
 MARKED = $(BIN)/pytest -m $1 $$(grep -rl --include='test_*.py' 'pytest\.mark\.$1\b' tests)
-PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
+PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses logical
 
 .PHONY: help demo test test-faults test-long test-all test-contrib test-numpy test-pythons generate script lint types coverage docs package bench constraints clean
 
@@ -39,9 +39,12 @@ demo: $(VENV)/demo
 test: $(READY)
 	$(PYTEST)
 
+# ONE_IN=2 picks half of the tests of a target, other ones in another run.
+ONE_IN ?= 1
+
 # Crashes, failovers, migrations and lost replies: series long enough to find each fault that was ever fixed.
 test-faults: $(READY)
-	$(PYTEST) -m 'faults and not long'
+	$(PYTEST) -m 'faults and not long' --one-in $(ONE_IN)
 
 # Longer series of the same tests.  Each run picks some of them; PART=1 runs all.
 PART ?= 12
@@ -52,8 +55,7 @@ test-long: $(READY)
 test-all: $(READY)
 	$(PYTEST) -m 'not (types or package)' --server all --driver all
 
-# The adapters in bloomredis/contrib, each with its framework, in a separate environment.  ONE_IN=2 picks half of the tests.
-ONE_IN ?= 1
+# The adapters in bloomredis/contrib, each with its framework, in a separate environment.
 test-contrib: $(CONTRIB)/ready
 	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest --numprocesses 2 --one-in $(ONE_IN) tests/contrib
 
@@ -61,7 +63,7 @@ test-contrib: $(CONTRIB)/ready
 OLD_NUMPY := $(VENV)/clients/numpy-1
 test-numpy: $(READY)
 	if $(INSTALL) --only-binary :all: --no-deps --upgrade --target $(OLD_NUMPY) 'numpy==1.26.*'; \
-	then PYTHONPATH=$(OLD_NUMPY) $(BIN)/pytest --numprocesses auto tests/bits tests/compat tests/stored; \
+	then PYTHONPATH=$(OLD_NUMPY) $(BIN)/pytest --numprocesses logical tests/bits tests/compat tests/stored; \
 	else echo 'numpy 1.26 cannot be installed: not tried'; fi
 
 # `make test` with each other version of Python that is installed; TESTS=… selects tests.
@@ -136,7 +138,7 @@ $(VENV)/demo: pyproject.toml $(VENV)/made
 	touch $@
 
 $(VENV)/docs: pyproject.toml $(VENV)/made
-	$(CONSTRAINED) --no-compile --editable . --group docs
+	$(CONSTRAINED) --editable . --group docs
 	touch $@
 
 $(VENV)/bench: $(READY)

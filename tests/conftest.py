@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import importlib.metadata
 import logging
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -80,13 +79,6 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Say which servers the run covers, and how to repeat it."""
     chosen = " ".join(f"--{name} {config.getoption(name)}" for name in ("server", "driver", "seed"))
     return f"servers: {', '.join([*REAL, FAKE])}; {chosen}"
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than the processors available, since many tests wait for something."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return usable + 1
 
 
 @pytest.hookimpl(optionalhook=True)
