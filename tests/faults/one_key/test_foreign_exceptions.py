@@ -15,6 +15,7 @@ import redis
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, CountingBloomFilter
 from bloomredis.drivers.connections.clients import SyncClient
+from bloomredis.stored.one_key.single import StoredFilter
 from tests.support.proxy import Fate, Proxy, belied, dropped, lost, once_executed, passed, silent
 from tests.support.sharing import shared
 from tests.support.values import for_each
@@ -80,6 +81,39 @@ def test_a_signal_handler_raises_in_a_batch(any_proxy: Proxy, kind: type[BaseExc
         except kind:
             pass  # no reply had arrived before
     assert told + f.add_many(items[len(told) :]) == [True] * len(items)
+
+
+def test_a_signal_handler_raises_in_an_update(any_proxy: Proxy) -> None:
+    """The error says what ended the call, and how many items are in; the call goes on with the rest."""
+    f = CountingBloomFilter(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    items = [f"{i}" for i in range(2000)]
+    source = iter(items)
+    with interrupting(SoftTimeLimitExceeded) as fate:
+        any_proxy.plan("add", passed, fate)
+        with pytest.raises(BatchInterruptedError, match=r"^\d+ items were added, then: time is over") as met:
+            f.update(source)
+    f.update(met.value.rest)
+    f.update(source)
+    assert all(f.contains_many(items))
+
+
+def test_a_signal_handler_raises_behind_the_last_answer(
+    any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers of a whole batch are left to the next call, also if a local cache has asked for them."""
+
+    def interrupted(*_: object) -> Iterator[None]:
+        raise SoftTimeLimitExceeded
+        yield
+
+    f = BloomFilter(any_client, "seen", **SIZE, local_cache=True)
+    f.add("warm")
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredFilter, "look_at_count", interrupted)
+        with pytest.raises(SoftTimeLimitExceeded):
+            f.add_many(["x", "y", "z"])
+    assert f.add_many(["x", "y", "z"]) == [True] * 3
 
 
 @pytest.mark.parametrize("kind", RAISED)
