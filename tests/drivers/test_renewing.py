@@ -347,20 +347,24 @@ def test_a_claim_is_renewed_for_a_day(
 ) -> None:
     """The log has a line after an hour, and one at the end."""
     f = make(any_client)
+
+    def told() -> list[str]:  # of these two; claims of other tests may be left until the next collection
+        return sorted(each for each in caplog.messages if each.startswith(("'a' ", "'other' ")))
+
     with f.claim("other", renew=200_000) as other, f.claim("a") as claim:
         key = claim_key("seen", claim.item)
         clock.advance(3599)
         wait_until("it is renewed", lambda: claim.remaining)
-        assert not caplog.messages
+        assert not told()
         clock.advance(2)
-        wait_until("it is told", lambda: len(caplog.messages) == 2)
-        assert min(caplog.messages).startswith("'a' has been renewed for 360")
-        assert "after 86400 s that ends" in min(caplog.messages)
+        wait_until("it is told", lambda: len(told()) == 2)
+        assert told()[0].startswith("'a' has been renewed for 360")
+        assert "after 86400 s that ends" in told()[0]
         clock.advance(82_000)
         wait_until("both are renewed", lambda: claim.remaining and other.remaining)
         clock.advance(1000)
         wait_until("it ends", lambda: "'a' was renewed for 86" in caplog.text)
-        assert len(caplog.messages) == 3
+        assert len(told()) == 3
         any_client.pexpire(key, SHORT)
         any_client.pexpire(claim_key("seen", other.item), SHORT)
         wait_until(
