@@ -1,8 +1,8 @@
 """The steps that have to pass before a change lands, each with its CPU time beside its budget.
 
 The environments are created first.  Then `make test` runs alone, since everybody waits for it.  The later
-steps run two at a time: tests wait for servers, packages for the network.  Of the series each run picks a part
-by lot.  A step that fails keeps no other from running, unless an environment could not be created.
+steps run two at a time: tests wait for servers, packages for the network.  A run picks parts of the series by
+lot.  A step that fails keeps no other from running, unless an environment could not be created.
 
 CPU time is the user and system time of a step's processes, which depends little on what else a machine does.
 A process counts once its parent has waited for it: a daemon does not, nor a process whose parent has died.
