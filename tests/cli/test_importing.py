@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from bloomredis import BloomError, BloomFilter, compat
 from bloomredis.cli.importing import _load_set
@@ -154,7 +156,11 @@ class Disturbed(Members):
 @for_each("change", ["delete", "replace", "restart"])
 def test_a_set_that_was_not_there_to_the_end(key: str, change: str) -> None:
     """If the set is disturbed during the import, the import fails without a note; the next one succeeds."""
-    with running(binaries()["redis-6.2"], "--appendonly", "yes") as source, source.client() as client:
+    patient = {"retry": Retry(ConstantBackoff(0.05), 200), "retry_on_error": [redis.ConnectionError]}
+    with (
+        running(binaries()["redis-6.2"], "--appendonly", "yes") as source,
+        source.client(**patient) as client,  # the next members are being read as the server restarts
+    ):
         fill(client)
         client.sadd("others", *range(20_000))
         client.zadd("others-sorted", dict.fromkeys(range(20_000), 1))

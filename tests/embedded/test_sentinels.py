@@ -14,6 +14,7 @@ import redis
 import bloomredis
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, connect
+from tests.support.retries import FROM_6_ON
 from tests.support.sentinels import NAME, Sentinel, watched
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
@@ -108,6 +109,7 @@ def test_errors_tell_no_password(secured: Sentinel, url: Any) -> None:
         error = error.__cause__ or error.__context__
 
 
+@FROM_6_ON
 def test_a_sentinel_that_is_down_costs_no_time(secured: Sentinel) -> None:
     """The next one is asked at once, instead of retries with pauses."""
     url = url_of(secured).replace(secured.address, f"127.0.0.1:1,{secured.address}")

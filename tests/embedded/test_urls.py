@@ -22,6 +22,7 @@ import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, connect
 from bloomredis.asyncio import BloomFilter as AsyncBloomFilter
 from tests.support.clusters import ports
+from tests.support.retries import FROM_6_ON
 from tests.support.servers import Server, binaries, running
 from tests.support.values import for_each
 
@@ -180,6 +181,7 @@ def test_a_socket_without_a_server(tmp_path: Path) -> None:
             asyncio.run(awaited(seen.add("x")))
 
 
+@FROM_6_ON
 def test_retries_of_a_client_by_its_url() -> None:
     """Three retries, with pauses of 1.75 s in sum, and 5 s for each reply, unless the URL says otherwise."""
     pauses = ExponentialBackoff(cap=1, base=0.125)
