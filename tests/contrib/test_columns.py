@@ -222,7 +222,8 @@ def test_a_row_of_another_run_is_not_dropped(seen: BloomFilter, monkeypatch: pyt
 
     def late(keys: Iterable[bytes], *, lease: float, owner: str) -> Any:
         """Claim some items with the owner of a call that began before the call that holds them."""
-        claim_many([*keys][1:], lease=lease, owner=owner)
+        later = claim_many([*keys][1:], lease=lease, owner=owner)
+        assert all(later)
         with monkeypatch.context() as inner:
             inner.setattr(ClaimState, "is_replaceable", property(lambda _: False))
             return claim_many(keys, lease=lease, owner=owner)

@@ -35,7 +35,7 @@ from bloomredis.drivers.driven import connect_direct
 from tests.support.kept_calls import RENAMED
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
-from tests.support.retries import FROM_6_ON, async_retrying
+from tests.support.retries import async_retrying
 from tests.support.servers import Server, binaries, running
 from tests.support.tls import Certificate, with_tls
 from tests.support.values import for_each
@@ -617,7 +617,9 @@ def test_a_connection_that_uvloop_has_closed(any_server: Server, what: str) -> N
     asyncio.run(main())
 
 
-@FROM_6_ON
+@pytest.mark.skipif(
+    not hasattr(redis.asyncio.Connection, "mark_for_reconnect"), reason="redis-py 5 and 6 do not have it"
+)
 @pytest.mark.parametrize("ending", [ConnectionError, asyncio.CancelledError])
 def test_a_pool_that_fails_to_take_a_connection_back(
     any_server: Server, monkeypatch: pytest.MonkeyPatch, ending: type[BaseException]

@@ -13,7 +13,7 @@ from redis.retry import Retry
 FROM_6_ON = pytest.mark.skipif(
     not hasattr(Retry, "get_retries"), reason="redis-py 5 has no public names for it"
 )
-"""A test that asks a client of redis-py for its retries, or a connection to be made again."""
+"""A test that asks a client of redis-py for its retries."""
 
 _LOST = {"retry_on_error": [redis.ConnectionError, redis.TimeoutError]}  # redis-py 5 resends after no other
 
