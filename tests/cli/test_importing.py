@@ -226,11 +226,13 @@ def test_members_that_nobody_reads_any_more(any_client: redis.Redis, monkeypatch
 
 
 @for_each("option", ["--from-file", "--from-set"])
-def test_a_signal_ends_the_wait_for_a_server(option: str) -> None:
+def test_a_signal_ends_the_wait_for_a_server(option: str, tmp_path: Path) -> None:
     """Also before the import begins."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
-        with started("import", "f", option, "/dev/null", "--url", url) as run:
+    path = str(tmp_path / option)  # a client of another test may connect to a port that was free
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(path)
+        silent.listen()
+        with started("import", "f", option, "/dev/null", "--url", f"unix://{path}") as run:
             silent.accept()
             run.send_signal(signal.SIGTERM)
             assert run.wait(60) == 128 + signal.SIGTERM
