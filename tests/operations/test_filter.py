@@ -18,7 +18,7 @@ from bloomredis import (
 )
 from bloomredis.protocol.pending import Answers
 from tests.support.inside import inside
-from tests.support.servers import Server
+from tests.support.servers import WITH_RESP3, Server
 from tests.support.values import for_each
 
 
@@ -265,7 +265,7 @@ def test_names_are_text(bloom: Any, client: redis.Redis) -> None:
 
 def test_clients_that_decode(bloom: Any, server: Server) -> None:
     """decode_responses=True and RESP3 change no answer."""
-    for options in ({"decode_responses": True}, {"protocol": 3}, {"decode_responses": True, "protocol": 3}):
+    for options in ({"decode_responses": True}, *WITH_RESP3):
         with server.client(**options) as client:
             client.flushall()
             f = make(bloom, client)

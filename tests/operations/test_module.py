@@ -26,7 +26,7 @@ from bloomredis.stored.module.header import read_state
 from tests.conftest import ANY, BINARIES, FAKE, REAL
 from tests.support.keys import claim_key
 from tests.support.modules import MODULE, needs_module
-from tests.support.servers import Server, running
+from tests.support.servers import WITH_RESP3, Server, running
 from tests.support.values import for_each
 
 
@@ -312,7 +312,7 @@ def test_script_flush_changes_no_answer(bloom: Any, module_client: redis.Redis) 
 
 def test_decoding_clients(bloom: Any, server: Server) -> None:
     """decode_responses=True and RESP3 change no answer."""
-    for options in ({"decode_responses": True}, {"protocol": 3}, {"decode_responses": True, "protocol": 3}):
+    for options in ({"decode_responses": True}, *WITH_RESP3):
         with server.client(**options) as made:
             needs_module(made).flushall()
             f = make(bloom, made)

@@ -9,12 +9,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import redis
 
@@ -60,6 +60,11 @@ def module_options(binary: str) -> tuple[str, ...]:
         pass
     return ()
 
+
+WITH_RESP3: Final[Sequence[dict[str, Any]]] = (
+    () if redis.VERSION[0] == 7 else ({"protocol": 3}, {"decode_responses": True, "protocol": 3})
+)
+"""Options of clients with the newer protocol; redis-py 7 wants a host for it, and not a unix socket."""
 
 IN_MEMORY: Final = ("--save", "", "--appendonly", "no")
 
