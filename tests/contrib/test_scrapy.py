@@ -56,8 +56,8 @@ def crawler(adapter: str, server: Server, **others: Any) -> Any:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """A site of 1,000 pages with 20 links each."""
-    with serving(Site(1000, 20, spiders=3)) as made:
+    """A site of 400 pages with 20 links each."""
+    with serving(Site(400, 20, spiders=3)) as made:
         yield made
 
 
@@ -154,7 +154,7 @@ def test_no_page_is_lost_with_a_spider_that_is_killed(site: Site, any_server: Se
     """The other spiders fetch each page; only the pages that it was fetching are fetched twice."""
     chosen = settings("ClaimWhileDownloading", any_server, BLOOMREDIS_LEASE=20)
     spiders = [crawl(site, number, chosen) for number in range(3)]
-    wait_until("a part of the site is fetched", lambda: len(site.fetches) > 300, every=0.001)
+    wait_until("a part of the site is fetched", lambda: len(site.fetches) > 100, every=0.001)
     spiders[0].send_signal(signal.SIGKILL)
     spiders[0].communicate(timeout=120)
     assert [spider.ended(each)["finish_reason"] for each in spiders[1:]] == ["finished"] * 2
