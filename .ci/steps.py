@@ -44,9 +44,9 @@ STAGES: Final[list[list[Step]]] = [
     ],
     [("test", ("test",), 350)],
     [
-        ("test-faults", ("test-faults", "ONE_IN=2"), 300),
+        ("test-faults", ("test-faults", "ONE_IN=2"), 400),
         ("test-contrib", ("test-contrib", "ONE_IN=3"), 250),
-        ("test-long", ("test-long", "PART=24"), 200),
+        ("test-long", ("test-long", "PART=24"), 450),
         ("package", ("package",), 200),
         ("test-pythons", ("test-pythons", "ONE_PYTHON=yes", f"TESTS={PYTHONS}"), 150),
         ("types", ("types",), 120),
