@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.schedules.lines import HELD, Schedule, read
@@ -9,6 +11,8 @@ from tests.schedules.running import outcomes
 from tests.simulation.holes import WITH
 from tests.simulation.running import Simulator
 
+IS_3_11 = sys.version_info[:2] == (3, 11)
+"""Whether signals come where the schedules say; other versions of CPython look for them elsewhere."""
 SCHEDULES = read()
 HELD_SCHEDULES = read(HELD)
 
@@ -27,9 +31,12 @@ def test_a_line_is_the_schedule() -> None:
 def test_the_rule_is_broken_through_the_hole_alone() -> None:
     """A replay takes milliseconds; the searches of `make test-faults` find other schedules, too."""
     simulator = Simulator()
+    chosen = [
+        each for each in SCHEDULES if IS_3_11 or "interrupt_inside" not in {act.name for act in each.actions}
+    ]
     with simulator.installed():
-        found = {each.hole: outcomes(simulator, each) for each in SCHEDULES}
-    assert found == {each.hole: (each.rule, None) for each in SCHEDULES}
+        found = {each.hole: outcomes(simulator, each) for each in chosen}
+    assert found == {each.hole: (each.rule, None) for each in chosen}
 
 
 @pytest.mark.parametrize("schedule", HELD_SCHEDULES, ids=[each.says for each in HELD_SCHEDULES])
