@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from functools import cache, partial
+from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
@@ -89,6 +90,8 @@ class Forked:
         return self._object(thing)
 
     def _object(self, thing: Any) -> Any:
+        if isinstance(thing, count):
+            return count(int(repr(thing)[len("count(") : -1]))  # Python 3.14 copies none
         if not hasattr(thing, "__dict__") and not _slots(thing):
             return copy.copy(thing)  # such as an iterator of the standard library
         made = object.__new__(type(thing))
