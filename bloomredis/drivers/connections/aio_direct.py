@@ -70,7 +70,7 @@ class AsyncDirectClient(AsyncPooled):
             try:
                 connection._writer.writelines(packed)
                 is_sent = not connection._writer.transport.get_write_buffer_size()
-            except RuntimeError as error:  # uvloop raises it for a connection just closed
+            except (RuntimeError, AttributeError) as error:  # uvloop and CPython 3.12, if it was just closed
                 raise self._closed[0](str(error)) from error
             packed = []
         if not is_sent:  # else the system has all bytes, and there is nothing to wait for
