@@ -36,7 +36,7 @@ from tests.support.kept_calls import RENAMED
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
 from tests.support.retries import async_retrying
-from tests.support.servers import Server, binaries, running
+from tests.support.servers import WITH_RESP3, Server, binaries, running
 from tests.support.tls import Certificate, with_tls
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
@@ -350,12 +350,10 @@ def test_metrics_of_the_package(own: redis.Redis, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     "options",
-    [{"decode_responses": True}, {"protocol": 3}, {"protocol": 2}, {"db": 1}, {"client_name": "me"}],
+    [{"decode_responses": True}, *WITH_RESP3, {"protocol": 2}, {"db": 1}, {"client_name": "me"}],
 )
 def test_options_of_the_client(any_server: Server, own: redis.Redis, options: dict[str, Any]) -> None:
     """The connection options of a client hold for direct calls."""
-    if redis.VERSION[0] == 7 and options == {"protocol": 3}:
-        pytest.skip("redis-py 7 wants a host for this protocol, and this is a unix socket")
     with any_server.client(**options) as other:
         f = kept(other)
         assert [f.add("a"), f.add_many(["a", "b"]), f.contains("b")] == [True, [False, True], True]
